@@ -1,0 +1,1 @@
+"""HTTP in OpenAI's shape. Not here: scheduling, the engine."""

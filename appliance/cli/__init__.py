@@ -1,0 +1,1 @@
+"""The command `colibri`, one file per subcommand. Not here: the work itself."""

@@ -1,0 +1,1 @@
+"""Pages of keys and values. Not here: the attention that reads them."""

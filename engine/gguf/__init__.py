@@ -1,0 +1,1 @@
+"""The GGUF file format, read and written. Not here: what the tensors mean."""

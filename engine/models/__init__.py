@@ -1,0 +1,1 @@
+"""One family per file. Not here: the loops, the file format."""

@@ -1,0 +1,1 @@
+"""Where each matrix lives in memory. Not here: how it is multiplied."""
