@@ -1,0 +1,137 @@
+"""The decorators every kernel is made with, the cache they compile into and the warm-up. Not here: any kernel.
+
+    @op       (op, tid, nth, step) -> nothing    one step of a program, called by address
+    @kernel(n)   n int64 -> nothing              a loop that ops call by address, n arguments
+    @inner       a helper that is compiled into its callers and never on its own
+
+numba's cache does not notice an edited callee in another file (reproduced: stale results after an edit), so each
+module compiles into a folder named after the bytes of its import closure inside kernels/ and quants/, the versions of
+numba and llvmlite and the ISA level. Float flags: none. Reassociation would break "same bits at every width", and the
+vector code already says what it means.
+"""
+
+import ast
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from engine.kernels.isa import ISA
+
+import numba  # isort: skip  (after the level is set)
+import llvmlite  # isort: skip
+from numba import types  # isort: skip
+
+_ROOT = Path(__file__).resolve().parent.parent
+i64 = types.int64
+_KERNELS: list["Kernel"] = []
+
+
+@cache
+def _closure(module: str) -> frozenset[str]:
+    """The modules of kernels/ and quants/ that `module` imports, itself included."""
+    seen: set[str] = set()
+    todo = [module]
+    while todo:
+        name = todo.pop()
+        path = _ROOT.parent / (name.replace(".", "/") + ".py")
+        if name in seen or not name.startswith(("engine.kernels.", "engine.quants.")) or not path.exists():
+            continue
+        seen.add(name)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                todo += [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+            elif isinstance(node, ast.Import):
+                todo += [a.name for a in node.names]
+    return frozenset(seen)
+
+
+@cache
+def digest(module: str) -> str:
+    """Hex digest of everything that decides the machine code of `module`'s kernels."""
+    h = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {ISA.level} {sys.version_info[:2]}".encode())
+    for name in sorted(_closure(module) | {"engine.kernels.jit"}):
+        h.update(name.encode() + (_ROOT.parent / (name.replace(".", "/") + ".py")).read_bytes())
+    return h.hexdigest()[:16]
+
+
+@cache
+def cache_root() -> Path:
+    """COLIBRI_KERNEL_CACHE, else the user's cache folder, else a private temporary one; created mode 700."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    wanted = Path(os.environ.get("COLIBRI_KERNEL_CACHE") or os.path.join(home, "colibri", "kernels"))
+    try:
+        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = wanted / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+        return wanted
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="colibri-kernels-"))
+
+
+def _folder(module: str) -> str:
+    folder = cache_root() / f"{module.rsplit('.', 1)[-1]}-{digest(module)}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(folder)
+
+
+class Kernel:
+    """A function that compiles when its address is first asked for; `address` is an int a program can hold."""
+
+    def __init__(self, function: Callable[..., None], n_args: int) -> None:
+        self.function, self.n_args = function, n_args
+        self.name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}"
+        self._compiled: Any = None
+        _KERNELS.append(self)
+
+    @property
+    def address(self) -> int:
+        if self._compiled is None:
+            numba.config.CACHE_DIR = _folder(self.function.__module__)
+            signature = types.void(*[i64] * self.n_args)
+            self._compiled = numba.cfunc(signature, cache=True, nopython=True, error_model="numpy")(self.function)
+        return int(self._compiled.address)
+
+    def __call__(self, *args: int) -> None:
+        """Call from Python (tests, load time). The GIL is released, as for any foreign call."""
+        assert len(args) == self.n_args, f"{self.name} takes {self.n_args} arguments, got {len(args)}"
+        _ = self.address
+        self._compiled.ctypes(*args)
+
+    @property
+    def is_cached(self) -> bool:
+        folder = cache_root() / f"{self.function.__module__.rsplit('.', 1)[-1]}-{digest(self.function.__module__)}"
+        return any(folder.rglob(f"*{self.function.__name__}-*.nbc"))
+
+
+def op(function: Callable[..., None]) -> Kernel:
+    """An op of a program: called as (address of its record, thread id, thread count, address of the step block)."""
+    return Kernel(function, 4)
+
+
+def kernel(n_args: int) -> Callable[[Callable[..., None]], Kernel]:
+    """A loop with `n_args` int64 arguments, called by address from ops."""
+    return lambda function: Kernel(function, n_args)
+
+
+inner = numba.njit(nogil=True, boundscheck=False, error_model="numpy")
+
+
+def compile_all(kernels: Iterable[Kernel], on_progress: Callable[[int, int, str], None]) -> None:
+    """Compile what is missing, reporting (done, total, name) over the missing ones only; nothing when all are cached.
+
+    Compiling happens in child processes: numba's compiler lock is per process, and a compiler leaves 100 MB behind.
+    """
+    every = list(dict.fromkeys(kernels))
+    missing = [k for k in every if not k.is_cached]
+    if missing:
+        from engine.kernels.warm import compile_missing
+
+        compile_missing(missing, on_progress)
+    for k in every:
+        _ = k.address

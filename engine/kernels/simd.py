@@ -1,0 +1,374 @@
+"""Vector types in numba and the intrinsics on them, as LLVM IR. Not here: atomics and system calls (sync.py), loops.
+
+A name says what comes out: ld_f32x8(p) loads eight floats, bc_f32x8(p) repeats the float at p in every lane,
+sp_f32x8(x) repeats the value x. Addresses are int64; every load is unaligned; nothing is checked: a program's extents
+are asserted when it is recorded. 256-bit vectors are the only width; SSE4 runs each as two halves (LLVM splits them).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine.kernels.isa import ISA
+
+from llvmlite import ir  # isort: skip  (after the level is set)
+from numba import types  # isort: skip
+from numba.core import cgutils  # isort: skip
+from numba.core.datamodel.models import PrimitiveModel  # isort: skip
+from numba.extending import intrinsic, register_model  # isort: skip
+
+AVX2, FMA, F16C, VNNI = ISA.has("avx2"), ISA.fma, ISA.has("f16c"), ISA.vnni
+I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
+F32, F16 = ir.FloatType(), ir.HalfType()
+_IR = {"f32": F32, "f16": F16, "i8": I8, "i16": I16, "i32": I32, "i64": I64}
+
+
+class Vec(types.Type):
+    """`n` elements of `elt` in one register (or two, on SSE4)."""
+
+    def __init__(self, elt: str, n: int) -> None:
+        self.elt, self.n = elt, n
+        super().__init__(name=f"Vec({elt}x{n})")
+
+    @property
+    def ir(self) -> ir.VectorType:
+        return ir.VectorType(_IR[self.elt], self.n)
+
+
+@register_model(Vec)
+class _VecModel(PrimitiveModel):
+    def __init__(self, manager: Any, vec: Vec) -> None:
+        super().__init__(manager, vec, vec.ir)
+
+
+f32x8, f16x8 = Vec("f32", 8), Vec("f16", 8)
+i8x32, i8x16, i8x8 = Vec("i8", 32), Vec("i8", 16), Vec("i8", 8)
+i16x16, i16x8, i32x8, i32x4 = Vec("i16", 16), Vec("i16", 8), Vec("i32", 8), Vec("i32", 4)
+i64, i32, f32, void = types.int64, types.int32, types.float32, types.void
+
+
+def make(ret: Any, args: Sequence[Any], emit: Callable[..., Any]) -> Any:
+    """An intrinsic from emit(builder, *values); numba reads arities from names, hence the generated signature."""
+    names = "".join(f", a{i}" for i in range(len(args)))
+    space: dict[str, Any] = {}
+    exec(f"def op(typingctx{names}):\n    return SIG, CG\n", space)
+    signature = ret(*args)
+
+    def codegen(context: Any, builder: Any, _sig: Any, values: Any) -> Any:
+        out = emit(builder, *values)
+        return context.get_dummy_value() if out is None else out
+
+    space["SIG"], space["CG"] = signature, codegen
+    return intrinsic(space["op"])
+
+
+# --- IR in small words -------------------------------------------------------------------------------------------
+
+
+def call(b: Any, name: str, ret: Any, values: Sequence[Any]) -> Any:
+    kind = ir.FunctionType(ret, [v.type for v in values])
+    return b.call(cgutils.get_or_insert_function(b.module, kind, name), list(values))
+
+
+def const(vt: Vec, x: Any) -> Any:
+    return ir.Constant(vt.ir, [x] * vt.n)
+
+
+def mask(index: Sequence[int]) -> Any:
+    return ir.Constant(ir.VectorType(I32, len(index)), list(index))
+
+
+def shuffle(b: Any, v: Any, index: Sequence[int], w: Any = None) -> Any:
+    return b.shuffle_vector(v, ir.Constant(v.type, ir.Undefined) if w is None else w, mask(index))
+
+
+def splat(b: Any, x: Any, vt: Vec) -> Any:
+    return shuffle(b, b.insert_element(ir.Constant(vt.ir, ir.Undefined), x, ir.Constant(I32, 0)), [0] * vt.n)
+
+
+def read(b: Any, p: Any, kind: Any) -> Any:
+    return b.load(b.inttoptr(p, kind.as_pointer()), align=1)
+
+
+def write(b: Any, p: Any, value: Any) -> None:
+    b.store(value, b.inttoptr(p, value.type.as_pointer()), align=1)
+
+
+def _halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:
+    """A 256-bit operation out of two 128-bit ones."""
+    out = []
+    for h in (0, 1):
+        parts = [shuffle(b, v, range(h * v.type.count // 2, (h + 1) * v.type.count // 2)) for v in values]
+        out.append(call(b, name, ir.VectorType(_IR[ret.elt], ret.n // 2), parts))
+    return shuffle(b, out[0], range(ret.n), out[1])
+
+
+# --- half floats -------------------------------------------------------------------------------------------------
+# Without F16C a half conversion in IR calls a library function LLVM cannot find and the process aborts (reproduced),
+# so these two do it with integers. Both are exact, subnormals, infinities and NaN included.
+
+
+def _widen(b: Any, bits: Any) -> Any:
+    """f16 bits as i32 vector or scalar -> f32: multiply by 2^112, then repair exponent 31."""
+    it = bits.type
+    ft = ir.VectorType(F32, it.count) if isinstance(it, ir.VectorType) else F32
+    k = lambda x, t=it: ir.Constant(t, [x] * t.count) if isinstance(t, ir.VectorType) else ir.Constant(t, x)  # noqa: E731
+    sign = b.shl(b.and_(bits, k(0x8000)), k(16))
+    body = b.shl(b.and_(bits, k(0x7FFF)), k(13))
+    scaled = b.bitcast(b.fmul(b.bitcast(body, ft), k(2.0**112, ft)), it)
+    special = b.icmp_unsigned(">=", body, k(0x7C00 << 13))
+    return b.bitcast(b.or_(b.select(special, b.or_(body, k(0x7F800000)), scaled), sign), ft)
+
+
+def _narrow(b: Any, x: Any) -> Any:
+    """f32 -> f16 bits in i16, to nearest even."""
+    vector = isinstance(x.type, ir.VectorType)
+    it = ir.VectorType(I32, x.type.count) if vector else I32
+    k = lambda v: ir.Constant(it, [v] * it.count) if vector else ir.Constant(it, v)  # noqa: E731
+    bits = b.bitcast(x, it)
+    size, sign = b.and_(bits, k(0x7FFFFFFF)), b.and_(b.lshr(bits, k(16)), k(0x8000))
+    odd = b.and_(b.lshr(size, k(13)), k(1))
+    normal = b.lshr(b.add(b.add(size, k((-112 << 23) + 0xFFF)), odd), k(13))
+    magic = k(126 << 23)
+    small = b.sub(b.bitcast(b.fadd(b.bitcast(size, x.type), b.bitcast(magic, x.type)), it), magic)
+    out = b.select(b.icmp_unsigned("<", size, k(113 << 23)), small, normal)
+    out = b.select(b.icmp_unsigned(">=", size, k(143 << 23)), k(0x7C00), out)
+    out = b.select(b.icmp_unsigned(">", size, k(255 << 23)), k(0x7E00), out)
+    return b.trunc(b.or_(out, sign), ir.VectorType(I16, it.count) if vector else I16)
+
+
+def _ld_f16(b: Any, p: Any, n: int | None) -> Any:
+    wrap = (lambda t: ir.VectorType(t, n)) if n else (lambda t: t)
+    if F16C:
+        return b.fpext(read(b, p, wrap(F16)), wrap(F32))
+    return _widen(b, b.zext(read(b, p, wrap(I16)), wrap(I32)))
+
+
+def _st_f16(b: Any, p: Any, x: Any) -> None:
+    if F16C:
+        half = ir.VectorType(F16, 8) if isinstance(x.type, ir.VectorType) else F16
+        write(b, p, b.fptrunc(x, half))
+    else:
+        write(b, p, _narrow(b, x))
+
+
+def _ld_bf16(b: Any, p: Any, n: int | None) -> Any:
+    wide = ir.VectorType(I32, n) if n else I32
+    x = b.zext(read(b, p, ir.VectorType(I16, n) if n else I16), wide)
+    shift = ir.Constant(wide, [16] * n) if n else ir.Constant(wide, 16)
+    return b.bitcast(b.shl(x, shift), ir.VectorType(F32, n) if n else F32)
+
+
+# --- memory ------------------------------------------------------------------------------------------------------
+
+
+def _load(vt: Vec) -> Any:
+    return make(vt, (i64,), lambda b, p: read(b, p, vt.ir))
+
+
+def _store(vt: Vec) -> Any:
+    return make(void, (i64, vt), write)
+
+
+ld_f32x8, ld_i32x8, ld_i8x32, ld_i8x16, ld_i8x8 = map(_load, (f32x8, i32x8, i8x32, i8x16, i8x8))
+st_f32x8, st_i32x8, st_i8x32, st_i8x16, st_i8x8 = map(_store, (f32x8, i32x8, i8x32, i8x16, i8x8))
+ld_f16x8 = make(f32x8, (i64,), lambda b, p: _ld_f16(b, p, 8))
+st_f16x8 = make(void, (i64, f32x8), _st_f16)
+ld_bf16x8 = make(f32x8, (i64,), lambda b, p: _ld_bf16(b, p, 8))
+ld_f32_i8x8 = make(  # eight int8 as floats
+    f32x8, (i64,), lambda b, p: b.sitofp(b.sext(read(b, p, i8x8.ir), i32x8.ir), f32x8.ir)
+)
+
+ld_f32 = make(f32, (i64,), lambda b, p: read(b, p, F32))
+ld_f16 = make(f32, (i64,), lambda b, p: _ld_f16(b, p, None))
+ld_bf16 = make(f32, (i64,), lambda b, p: _ld_bf16(b, p, None))
+ld_i32 = make(i32, (i64,), lambda b, p: read(b, p, I32))
+ld_i64 = make(i64, (i64,), lambda b, p: read(b, p, I64))
+ld_i16 = make(i64, (i64,), lambda b, p: b.sext(read(b, p, I16), I64))
+ld_u8 = make(i64, (i64,), lambda b, p: b.zext(read(b, p, I8), I64))
+ld_i8 = make(i64, (i64,), lambda b, p: b.sext(read(b, p, I8), I64))
+st_f32 = make(void, (i64, f32), write)
+st_i32 = make(void, (i64, i32), write)
+st_i64 = make(void, (i64, i64), write)
+st_i16 = make(void, (i64, i64), lambda b, p, x: write(b, p, b.trunc(x, I16)))
+st_u8 = make(void, (i64, i64), lambda b, p, x: write(b, p, b.trunc(x, I8)))
+st_f16 = make(void, (i64, f32), _st_f16)
+
+bc_f32x8 = make(f32x8, (i64,), lambda b, p: splat(b, read(b, p, F32), f32x8))
+bc_i32x8 = make(i32x8, (i64,), lambda b, p: splat(b, read(b, p, I32), i32x8))
+bc4_i8x32 = make(i8x32, (i64,), lambda b, p: b.bitcast(splat(b, read(b, p, I32), i32x8), i8x32.ir))  # four bytes
+
+# --- arithmetic --------------------------------------------------------------------------------------------------
+
+
+def _zero(vt: Vec) -> Any:
+    return make(vt, (), lambda b: const(vt, 0.0 if vt.elt[0] == "f" else 0))
+
+
+def _binary(vt: Vec, name: str) -> Any:
+    return make(vt, (vt, vt), lambda b, x, y: getattr(b, name)(x, y))
+
+
+def _fma(b: Any, x: Any, y: Any, z: Any) -> Any:
+    # Without FMA the true llvm.fma would be a call into libm; fmuladd rounds twice instead.
+    return call(b, "llvm.fma.v8f32" if FMA else "llvm.fmuladd.v8f32", f32x8.ir, [x, y, z])
+
+
+def _minmax(name: str) -> Any:
+    return make(f32x8, (f32x8, f32x8), lambda b, x, y: call(b, f"llvm.{name}.v8f32", f32x8.ir, [x, y]))
+
+
+def _unary(name: str) -> Any:
+    return make(f32x8, (f32x8,), lambda b, x: call(b, f"llvm.{name}.v8f32", f32x8.ir, [x]))
+
+
+z_f32x8, z_i32x8, z_i16x16 = map(_zero, (f32x8, i32x8, i16x16))
+sp_f32x8 = make(f32x8, (f32,), lambda b, x: splat(b, x, f32x8))
+sp_i32x8 = make(i32x8, (i32,), lambda b, x: splat(b, x, i32x8))
+add_f32x8, sub_f32x8, mul_f32x8, div_f32x8 = (_binary(f32x8, o) for o in ("fadd", "fsub", "fmul", "fdiv"))
+add_i32x8, sub_i32x8, mul_i32x8 = (_binary(i32x8, o) for o in ("add", "sub", "mul"))
+add_i16x16, or_i8x32, xor_i8x32 = _binary(i16x16, "add"), _binary(i8x32, "or_"), _binary(i8x32, "xor")
+fma_f32x8 = make(f32x8, (f32x8, f32x8, f32x8), _fma)
+max_f32x8, min_f32x8 = _minmax("maxnum"), _minmax("minnum")
+abs_f32x8, round_f32x8, sqrt_f32x8 = _unary("fabs"), _unary("nearbyint"), _unary("sqrt")
+shl_i32x8 = make(i32x8, (i32x8, i32), lambda b, x, n: b.shl(x, splat(b, n, i32x8)))
+i2f = make(f32x8, (i32x8,), lambda b, x: b.sitofp(x, f32x8.ir))
+f2i = make(i32x8, (f32x8,), lambda b, x: b.fptosi(x, i32x8.ir))
+low8 = make(i8x8, (i32x8,), lambda b, x: b.trunc(x, i8x8.ir))  # the low byte of each lane
+any_gt = make(  # does any lane of x exceed the same lane of y?
+    types.boolean, (f32x8, f32x8),
+    lambda b, x, y: b.icmp_unsigned("!=", b.bitcast(b.fcmp_ordered(">", x, y), I8), ir.Constant(I8, 0)),
+)  # fmt: skip
+zero_below = make(  # y where x >= limit, else exactly 0
+    f32x8, (f32x8, f32x8, f32x8),
+    lambda b, x, limit, y: b.select(b.fcmp_ordered(">=", x, limit), y, const(f32x8, 0.0)),
+)  # fmt: skip
+exp2i = make(  # 2^n for n in -126..127
+    f32x8, (i32x8,), lambda b, n: b.bitcast(b.shl(b.add(n, const(i32x8, 127)), const(i32x8, 23)), f32x8.ir)
+)
+i32_of = make(i32, (i64,), lambda b, x: b.trunc(x, I32))
+
+
+def _reduce(b: Any, v: Any, op: Callable[..., Any]) -> Any:
+    """Fold lanes n/2.. onto 0..n/2 until one is left: a fixed tree, so the same bits everywhere."""
+    n = v.type.count
+    while n > 1:
+        n //= 2
+        v = op(b, v, shuffle(b, v, [n + i if i < n else 0 for i in range(v.type.count)]))
+    return b.extract_element(v, ir.Constant(I32, 0))
+
+
+sum_f32x8 = make(f32, (f32x8,), lambda b, v: _reduce(b, v, lambda b, x, y: b.fadd(x, y)))
+sum_i32x8 = make(i32, (i32x8,), lambda b, v: _reduce(b, v, lambda b, x, y: b.add(x, y)))
+top_f32x8 = make(
+    f32, (f32x8,), lambda b, v: _reduce(b, v, lambda b, x, y: call(b, "llvm.maxnum.v8f32", f32x8.ir, [x, y]))
+)
+
+
+def _sums8(b: Any, *v: Any) -> Any:
+    """Eight i32x8 -> one, lane r = the sum of vector r."""
+    while len(v) > 1:
+        pairs = []
+        for x, y in zip(v[0::2], v[1::2], strict=True):
+            even = [i for i in range(0, 8, 2)] + [8 + i for i in range(0, 8, 2)]
+            pairs.append(b.add(shuffle(b, x, even, y), shuffle(b, x, [i + 1 for i in even], y)))
+        v = tuple(pairs)
+    return v[0]
+
+
+sums8 = make(i32x8, (i32x8,) * 8, _sums8)
+
+
+def _turn8(b: Any, p: Any, stride: Any, out: Any) -> None:
+    """Eight rows of eight f32, `stride` bytes apart, written to `out` with rows and columns exchanged."""
+    rows = [read(b, b.add(p, b.mul(stride, ir.Constant(I64, r))), f32x8.ir) for r in range(8)]
+    for width in (1, 2, 4):
+        for r in range(8):
+            if r & width == 0:
+                x, y = rows[r], rows[r + width]
+                keep = [i if i & width == 0 else 8 + (i ^ width) for i in range(8)]
+                move = [(i | width) if i & width == 0 else 8 + i for i in range(8)]
+                rows[r], rows[r + width] = shuffle(b, x, keep, y), shuffle(b, x, move, y)
+    for c in range(8):
+        write(b, b.add(out, ir.Constant(I64, c * 32)), rows[c])
+
+
+turn8 = make(void, (i64, i64, i64), _turn8)
+
+# --- bytes and the integer dot -----------------------------------------------------------------------------------
+
+lo4 = make(i8x32, (i8x32,), lambda b, v: b.and_(v, const(i8x32, 15)))
+hi4 = make(i8x32, (i8x32,), lambda b, v: b.lshr(v, const(i8x32, 4)))
+nibbles = make(  # 16 bytes -> 32 values: low nibbles, then high ones
+    i8x32, (i8x16,),
+    lambda b, v: shuffle(b, b.and_(v, const(i8x16, 15)), range(32), b.lshr(v, const(i8x16, 4))),
+)  # fmt: skip
+flip_sign = make(i8x32, (i8x32,), lambda b, v: b.xor(v, const(i8x32, -128)))  # int8 -> the same + 128, unsigned
+
+
+def _maddubs(b: Any, u: Any, s: Any) -> Any:
+    """u8 x i8, neighbours summed into i16; saturates, so the caller keeps every sum below 32768."""
+    if AVX2:
+        return call(b, "llvm.x86.avx2.pmadd.ub.sw", i16x16.ir, [u, s])
+    return _halves(b, "llvm.x86.ssse3.pmadd.ub.sw.128", i16x16, [u, s])
+
+
+def _maddwd(b: Any, x: Any, y: Any) -> Any:
+    """i16 x i16, neighbours summed into i32."""
+    if AVX2:
+        return call(b, "llvm.x86.avx2.pmadd.wd", i32x8.ir, [x, y])
+    return _halves(b, "llvm.x86.sse2.pmadd.wd", i32x8, [x, y])
+
+
+def _dpbusd(b: Any, acc: Any, u: Any, s: Any) -> Any:
+    """acc + four products u8 x i8 per i32 lane, without saturation (AVX-VNNI or AVX-512 VNNI)."""
+    return call(b, "llvm.x86.avx512.vpdpbusd.256", i32x8.ir, [acc, u, s])
+
+
+def _sign(b: Any, x: Any, w: Any) -> Any:
+    if AVX2:
+        return call(b, "llvm.x86.avx2.psign.b", i8x32.ir, [x, w])
+    return _halves(b, "llvm.x86.ssse3.psign.b.128", i8x32, [x, w])
+
+
+def _dot_u4(b: Any, *v: Any) -> Any:
+    """Per i32 lane: the sum over j of the four products of w_j (0..15) and x_j. 8 x 2 x 15 x 127 fits 16 bits."""
+    w, x = v[:8], v[8:]
+    if VNNI:
+        acc, odd = const(i32x8, 0), const(i32x8, 0)
+        for j in range(0, 8, 2):
+            acc, odd = _dpbusd(b, acc, w[j], x[j]), _dpbusd(b, odd, w[j + 1], x[j + 1])
+        return b.add(acc, odd)
+    t = [_maddubs(b, w[j], x[j]) for j in range(8)]
+    while len(t) > 1:
+        t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
+    return _maddwd(b, t[0], const(i16x16, 1))
+
+
+dot_u4 = make(i32x8, (i8x32,) * 16, _dot_u4)
+
+
+def _dot_u8(b: Any, acc: Any, u: Any, x: Any, w: Any) -> Any:
+    """acc + four products of int8 w and x per lane. VNNI: u = w + 128 and the caller takes 128 * sum(x) away;
+    otherwise u = |w| and the sign of w moves to x: 2 x 128 x 127 fits 16 bits."""
+    if VNNI:
+        return _dpbusd(b, acc, u, x)
+    return b.add(acc, _maddwd(b, _maddubs(b, u, _sign(b, x, w)), const(i16x16, 1)))
+
+
+dot_i8 = make(i32x8, (i32x8, i8x32, i8x32, i8x32), _dot_u8)
+
+
+def _unsigned(b: Any, w: Any) -> Any:
+    if VNNI:
+        return b.xor(w, const(i8x32, -128))
+    return b.call(
+        cgutils.get_or_insert_function(b.module, ir.FunctionType(i8x32.ir, [i8x32.ir, I1]), "llvm.abs.v32i8"),
+        [w, ir.Constant(I1, 0)],
+    )
+
+
+unsigned_i8 = make(i8x32, (i8x32,), _unsigned)  # the `u` that dot_i8 wants
+dot_bias = make(  # what dot_i8 left in: 128 * sum under VNNI, nothing otherwise
+    i32x8, (i64,),
+    lambda b, p: b.mul(splat(b, read(b, p, I32), i32x8), const(i32x8, 128)) if VNNI else const(i32x8, 0),
+)  # fmt: skip

@@ -1,0 +1,54 @@
+"""Atomics, pauses, the futex and calls by address. Not here: the barrier made of them (runner.py)."""
+
+import platform
+from typing import Any
+
+from engine.kernels.simd import I32, I64, call, cgutils, i64, ir, make, void
+
+_X86 = platform.machine() in ("x86_64", "AMD64")
+SYS_FUTEX = 202 if _X86 else 98
+WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
+
+
+def _at(b: Any, p: Any) -> Any:
+    return b.inttoptr(p, I64.as_pointer())
+
+
+def _pause(b: Any) -> None:
+    if _X86:
+        call(b, "llvm.x86.sse2.pause", ir.VoidType(), [])
+    else:
+        call(b, "llvm.aarch64.hint", ir.VoidType(), [ir.Constant(I32, 1)])
+
+
+def _yield(b: Any) -> None:
+    call(b, "sched_yield", I32, [])
+
+
+def _syscall(b: Any, *values: Any) -> Any:
+    function = cgutils.get_or_insert_function(b.module, ir.FunctionType(I64, [I64], var_arg=True), "syscall")
+    return b.call(function, list(values))
+
+
+def _store(b: Any, p: Any, v: Any) -> None:
+    b.store_atomic(v, _at(b, p), "release", 8)
+
+
+def _invoke(n: int) -> Any:
+    kind = ir.FunctionType(ir.VoidType(), [I64] * n)
+
+    def emit(b: Any, address: Any, *values: Any) -> None:
+        b.call(b.inttoptr(address, kind.as_pointer()), list(values))
+
+    return make(void, (i64,) * (n + 1), emit)
+
+
+atomic_load = make(i64, (i64,), lambda b, p: b.load_atomic(_at(b, p), "acquire", 8))
+atomic_store = make(void, (i64, i64), _store)
+atomic_add = make(i64, (i64, i64), lambda b, p, v: b.atomic_rmw("add", _at(b, p), v, "seq_cst"))  # -> the old value
+pause = make(void, (), _pause)
+sched_yield = make(void, (), _yield)
+futex = make(i64, (i64,) * 5, _syscall)  # (SYS_FUTEX, address, operation, value, timeout)
+invoke_op = _invoke(4)  # (address, op record, thread id, thread count, step block)
+invoke_matmul = _invoke(12)  # (address, the twelve arguments of a quant's `panels` or `rows`)
+invoke_row = _invoke(3)  # (address, source, k, destination): a quant's `unpack_row`

@@ -1,0 +1,69 @@
+"""Compiles kernels that are missing from the cache, in child processes, with progress. Not here: what is missing.
+
+    python -m engine.kernels.warm MODULE:FUNCTION ...     prints one line per finished kernel
+"""
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+from engine.errors import EngineFailed
+from engine.kernels.jit import Kernel
+
+
+def compile_missing(kernels: Sequence[Kernel], on_progress: Callable[[int, int, str], None]) -> None:
+    """Compile `kernels` with one child per CPU, at most two; raises EngineFailed with a child's last words."""
+    total = len(kernels)
+    on_progress(0, total, "")
+    lines: SimpleQueue[str | None] = SimpleQueue()
+    n = min(2, len(os.sched_getaffinity(0)), total)
+    children = [_child(kernels[i::n], lines) for i in range(n)]
+    running, done = n, 0
+    while running:
+        line = lines.get()
+        if line is None:
+            running -= 1
+        else:
+            done += 1
+            on_progress(done, total, line)
+    for child in children:
+        if child.wait() != 0:
+            words = (child.stderr.read() if child.stderr else "").strip().splitlines()
+            raise EngineFailed(f"compiling the kernels failed: {words[-1] if words else f'exit code {child.returncode}'}")
+
+
+def _child(kernels: Sequence[Kernel], lines: "SimpleQueue[str | None]") -> subprocess.Popen[str]:
+    names = [f"{k.function.__module__}:{k.function.__name__}" for k in kernels]
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "engine.kernels.warm", *names],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+    )  # fmt: skip
+
+    def read() -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            lines.put(line.strip())
+        lines.put(None)
+
+    Thread(target=read, daemon=True).start()
+    return child
+
+
+def main(names: Sequence[str]) -> None:
+    """The child's work: compile each named kernel into the cache."""
+    for name in names:
+        module, function = name.split(":")
+        compiled: Kernel = getattr(importlib.import_module(module), function)
+        _ = compiled.address
+        print(compiled.name, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
