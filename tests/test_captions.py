@@ -1,0 +1,31 @@
+"""Every file says what it is for and what it leaves to others; the README's tree is made of those words."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house import EVERYTHING, MODULES, ROOT, caption, label
+
+WITH_CODE = [p for p in EVERYTHING if p.read_text().strip()]
+SCRIPTS = [ROOT / "up", ROOT / ".ci" / "run", *sorted(p for p in (ROOT / "scripts").iterdir() if p.suffix == "")]
+
+
+@pytest.mark.parametrize("path", WITH_CODE + SCRIPTS, ids=label)
+def test_a_caption_says_what_the_file_is_for(path: Path) -> None:
+    if path.is_file():
+        words = caption(path)
+        assert 8 <= len(words) <= 120, f"the first sentence of {label(path)} is its caption in the README: {words!r}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=label)
+def test_a_module_says_what_is_not_here(path: Path) -> None:
+    words = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").lower().split())
+    assert "not here" in words, f"{label(path)} opens without 'Not here: …'"
+
+
+def test_the_readme_is_what_its_script_writes() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "readme.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

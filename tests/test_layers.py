@@ -1,0 +1,58 @@
+"""Imports point down: a higher rank may use a lower one, never the reverse. Not here: packages from outside."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.house import MODULES, imported, label, module_name
+
+RANK = {
+    "engine.errors": 0,
+    "engine.kernels": 1,
+    "engine.quants": 2,
+    "engine.gguf": 3,
+    "engine.weights": 4,
+    "engine.cache": 4,
+    "engine.tokenizer": 4,
+    "engine.models": 5,
+    "engine.sampling": 6,
+    "engine.constrain": 6,
+    "engine.generate": 7,
+    "engine.load": 8,
+    "engine": 9,
+    "appliance": 10,
+    "appliance.api": 11,
+    "appliance.cli": 12,
+    "tui": 99,
+}
+
+
+def zone(module: str) -> str:
+    """The longest key of RANK that is this module or one of its parents."""
+    return max((key for key in RANK if f"{module}.".startswith(f"{key}.")), key=len, default="")
+
+
+def complaints(here: str, names: set[str]) -> list[str]:
+    """What is wrong with a module of zone `here` importing `names`."""
+    found = []
+    for name in sorted(names):
+        there = zone(name)
+        if not there or there == here:
+            continue
+        if here == "tui":
+            found.append(f"tui imports {name}; use the HTTP client")
+        elif RANK[there] >= RANK[here]:
+            found.append(f"{here} imports {name}, which does not lie below it")
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=label)
+def test_imports_point_down(path: Path) -> None:
+    assert not complaints(zone(module_name(path)), imported(path))
+
+
+def test_the_rule_itself_catches_what_it_should() -> None:
+    assert complaints("engine.kernels", {"engine.models.llama"})
+    assert complaints("engine.cache", {"engine.weights.tensor"}), "equal ranks are not below"
+    assert complaints("tui", {"appliance.settings"})
+    assert not complaints("appliance.api", {"appliance.queue", "engine.planner", "json", "aiohttp.web"})
