@@ -1,0 +1,100 @@
+"""Every tensor type that Colibri computes with: number, name, block size, and the module that holds its loops.
+
+Not here: the loops. Importing this file costs no numba, so that the planner and `inspect` start at once.
+Source: the type numbers of GGUF files as ggml and its forks write them; numbers are not shared between forks.
+"""
+
+from dataclasses import dataclass
+
+from engine.errors import BadModelFile, UnsupportedTensorType
+
+
+@dataclass(frozen=True, slots=True)
+class QuantType:
+    """One row of the table: a block holds `items` values in `n_bytes` bytes; `module` has its kernels."""
+
+    id: int
+    name: str
+    items: int
+    n_bytes: int
+    module: str
+
+    def row_bytes(self, k: int) -> int:
+        """Bytes of a row of `k` values; BadModelFile when blocks do not fill the row."""
+        if k <= 0 or k % self.items:
+            raise BadModelFile(f"a row of {k} values cannot be {self.name}: its blocks hold {self.items} values each")
+        return k // self.items * self.n_bytes
+
+
+_ROWS = (
+    QuantType(0, "F32", 1, 4, "engine.quants.f32"),
+    QuantType(1, "F16", 1, 2, "engine.quants.f16"),
+    QuantType(2, "Q4_0", 32, 18, "engine.quants.q4_0"),
+    QuantType(3, "Q4_1", 32, 20, "engine.quants.q4_1"),
+    QuantType(8, "Q8_0", 32, 34, "engine.quants.q8_0"),
+    QuantType(30, "BF16", 1, 2, "engine.quants.bf16"),
+)
+TYPES: dict[str, QuantType] = {row.name: row for row in _ROWS}
+_BY_ID = {row.id: row for row in _ROWS}
+
+# Known elsewhere, computed by nobody here: the words let a user see whose file this is.
+_ELSEWHERE: dict[int, str] = {
+    4: "Q4_2, a format that llama.cpp removed in 2023",
+    5: "Q4_3, a format that llama.cpp removed in 2023",
+    6: "Q5_0",
+    7: "Q5_1",
+    9: "Q8_1",
+    10: "Q2_K",
+    11: "Q3_K",
+    12: "Q4_K",
+    13: "Q5_K",
+    14: "Q6_K",
+    15: "Q8_K",
+    16: "IQ2_XXS",
+    17: "IQ2_XS",
+    18: "IQ3_XXS",
+    19: "IQ1_S",
+    20: "IQ4_NL",
+    21: "IQ3_S",
+    22: "IQ2_S",
+    23: "IQ4_XS",
+    24: "I8",
+    25: "I16",
+    26: "I32",
+    27: "I64",
+    28: "F64",
+    29: "IQ1_M",
+    31: "Q4_0_4_4, a row layout that llama.cpp removed: use a Q4_0 file",
+    32: "Q4_0_4_8, a row layout that llama.cpp removed: use a Q4_0 file",
+    33: "Q4_0_8_8, a row layout that llama.cpp removed: use a Q4_0 file",
+    34: "TQ1_0",
+    35: "TQ2_0",
+    36: "I2_S of BitNet forks, or IQ4_NL_4_4, which llama.cpp removed",
+    37: "IQ4_NL_4_8, a row layout that llama.cpp removed: use an IQ4_NL file",
+    38: "IQ4_NL_8_8, a row layout that llama.cpp removed: use an IQ4_NL file",
+    39: "MXFP4",
+    40: "NVFP4",
+    41: "Q1_0",
+    42: "Q2_0 of newer llama.cpp, or a fork's own type",
+    133: "Q6_0 of ik_llama.cpp",
+    134: "IQ1_BN of ik_llama.cpp",
+    135: "IQ2_BN of ik_llama.cpp",
+    137: "IQ2_K of ik_llama.cpp",
+    138: "IQ3_K of ik_llama.cpp",
+    139: "IQ4_K of ik_llama.cpp",
+    140: "IQ5_K of ik_llama.cpp",
+    141: "IQ6_K of ik_llama.cpp",
+    144: "IQ4_KS of ik_llama.cpp",
+    145: "IQ2_KS of ik_llama.cpp",
+    146: "IQ4_KSS of ik_llama.cpp",
+}
+
+
+def by_id(number: int) -> QuantType:
+    """The row of a type number; UnsupportedTensorType names the number and, where known, whose it is."""
+    row = _BY_ID.get(number)
+    if row is None:
+        known = _ELSEWHERE.get(number)
+        what = f"type {number} ({known})" if known else f"type {number}, a number of no known format"
+        raise UnsupportedTensorType(f"{what} is not supported; supported are {', '.join(TYPES)}")
+    return row
