@@ -1,0 +1,308 @@
+"""Every knob of Colibri, once: its default, its reason, who reads it; and how layers of values become one.
+
+    default  <  profile  <  COLIBRI_* in the environment  <  flag on the command line
+
+A value that nobody would read is an error, never ignored. Not here: YAML (profiles.py), argparse (cli/flags.py), where
+a model file lies (model_files.py), what the machine offers (host.py).
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
+
+from appliance.model_files import default_model, existing_model
+from appliance.names import hint
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from engine.load import EngineOptions
+    from engine.sampling import Sampling
+
+PREFIX = "COLIBRI_"
+# Read before settings exist (numba must know its level before the first kernel is imported), hence no Settings field.
+PROCESS_ENV = {
+    "COLIBRI_ISA": ("engine.kernels.isa", "highest instruction set to use: v2, v3, vnni, avx512 or neon"),
+    "COLIBRI_KERNEL_CACHE": ("engine.kernels.jit", "folder of compiled kernels"),
+    "COLIBRI_DEBUG": ("appliance.cli.main", "1 prints the traceback of an error that nobody foresaw"),
+}
+
+CacheType = Literal["f16", "q8_0"]
+
+
+def knob(default: Any, help: str, kind: str, reader: str, why: str = "", *, short: tuple[str, ...] = (),
+         secret: bool = False, **limits: Any) -> Any:  # fmt: skip
+    """A field with what `config explain`, the flags and the documentation need; `kind` says what a change costs.
+
+    engine: the worker is started anew; serving: applied to the next request; process: this process only.
+    """
+    extra: JsonDict = {"kind": kind, "reader": reader, "why": why, "short": list(short), "secret": secret}
+    return Field(default, description=help, repr=not secret, json_schema_extra=extra, **limits)
+
+
+def _auto(value: object) -> object:
+    return None if value in ("auto", "0", 0, "-1", -1) else value
+
+
+def _words(value: object) -> object:
+    return tuple(w.strip() for w in value.split(",") if w.strip()) if isinstance(value, str) else value
+
+
+def user_data_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """The folder that the user's desktop rules name for data; the image sets COLIBRI_DATA_DIR instead."""
+    return Path(env.get("XDG_DATA_HOME") or "~/.local/share", "colibri").expanduser()
+
+
+Folder = Annotated[Path, AfterValidator(Path.expanduser)]
+Auto = Annotated[int | None, BeforeValidator(_auto)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+
+
+class Settings(BaseModel):
+    """One value for every knob, checked; made by `resolve`, never changed afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), validate_default=True)
+
+    model: str | None = knob(
+        None, "GGUF file, or its name inside the models folder", "engine", "appliance.settings", short=("-m",))
+    models_dir: Folder | None = knob(
+        None, "folder with GGUF files", "process", "appliance.settings", "none given")
+    alias: str | None = knob(
+        None, "name that clients use for the model", "serving", "appliance.settings",
+        "unset: the file's name without .gguf", short=("-a",))
+    ctx_size: int = knob(
+        0, "positions in the context, 0 lets the planner choose", "engine", "engine.planner",
+        "the trained length, at most 8192", short=("-c",), ge=0, le=1 << 24)
+    threads: Auto = knob(
+        None, "threads that compute, or auto", "engine", "engine.load",
+        "physical cores this process may use, within its CPU quota", short=("-t",), ge=1, le=512)
+    threads_batch: Auto = knob(
+        None, "threads while a prompt is read, or auto", "engine", "engine.load", "as many as threads",
+        short=("-tb",), ge=1, le=512)
+    batch_size: int = knob(
+        512, "most rows of all sequences in one step", "engine", "engine.load",
+        "64 rows already fill the tile kernels; more only delays others", short=("-b",), ge=1, le=8192)
+    ubatch_size: int = knob(
+        512, "rows per pass over the weights", "engine", "engine.load", "one pass per step", short=("-ub",),
+        ge=1, le=8192)
+    cache_type_k: CacheType = knob(
+        "f16", "type of the cached keys: f16 or q8_0", "engine", "engine.load", "exact", short=("-ctk",))
+    cache_type_v: CacheType = knob(
+        "f16", "type of the cached values: f16 or q8_0", "engine", "engine.load", "exact", short=("-ctv",))
+    load_mode: Literal["auto", "resident", "mmap", "mlock"] = knob(
+        "auto", "where the weights live: auto, resident (own memory), mmap (the file's pages) or mlock", "engine",
+        "engine.planner", "resident when it fits, else mmap", short=("-lm",))
+    parallel: int = knob(
+        1, "sequences computed at once; others wait in the queue", "engine", "engine.load",
+        "one generation at a time", short=("-np",), ge=1, le=1)
+
+    host: str = knob("127.0.0.1", "address to listen on", "process", "appliance.api", "only this machine may ask")
+    port: int = knob(8080, "port to listen on, 0 for any free one", "process", "appliance.api", ge=0, le=65535)
+    api_key: str | None = knob(
+        None, "key that clients must send; several with commas", "process", "appliance.api",
+        "unset: keys are kept in the data folder", secret=True, min_length=1)
+    api_key_file: Folder | None = knob(
+        None, "file with one key per line", "process", "appliance.api", "unset: keys are kept in the data folder")
+    no_auth: bool = knob(
+        False, "answer /v1 without a key; /admin still needs one", "process", "appliance.api", "closed unless asked")
+    cors_origin: Words = knob((), "web origins that may ask, with commas", "process", "appliance.api", "none")
+    allowed_host: Words = knob(
+        (), "further Host headers to accept, with commas", "process", "appliance.api",
+        "the listening address and localhost")
+    metrics: bool = knob(True, "serve /metrics", "process", "appliance.api", "a server nobody can watch is no server")
+    max_queue: int = knob(
+        8, "requests that may wait; the next one gets 429", "serving", "appliance.dispatch",
+        "one box answers one at a time: a longer queue outlives its clients", ge=0, le=10_000)
+    queue_timeout: float = knob(
+        300.0, "seconds a request may wait", "serving", "appliance.dispatch", "clients give up after 600", gt=0,
+        le=86_400)
+    timeout: float = knob(
+        3600.0, "seconds one answer may take in all", "serving", "appliance.api", "llama-server's figure", gt=0,
+        le=604_800)
+    data_dir: Folder = knob(
+        Path("~/.local/share/colibri"), "folder for keys and profiles", "process", "appliance.keys",
+        "the user's data folder; /data in the image")
+
+    log_file: Folder | None = knob(None, "write the log there, not to stderr", "process", "appliance.logs", "stderr")
+    log_jsonl: bool = knob(False, "one JSON object per log line", "process", "appliance.logs", "people read it first")
+    log_level: Literal["debug", "info", "warning", "error"] = knob(
+        "info", "least severity that is logged", "process", "appliance.logs")
+    offline: Literal[True] = knob(
+        True, "accepted for llama-server's sake: Colibri never goes online", "process", "appliance.settings",
+        "there is no other way")
+
+    n_predict: int = knob(
+        -1, "most tokens of an answer, -1 until it ends or the context is full", "serving", "appliance.settings",
+        "no cut but the context", short=("-n",), ge=-1)
+    temp: float = knob(0.8, "temperature, 0 takes the likeliest token", "serving", "appliance.settings",
+                       "llama-server's figure", ge=0, le=100)
+    top_k: int = knob(40, "choose among the k likeliest, 0 for all", "serving", "appliance.settings",
+                      "llama-server's figure", ge=0)
+    top_p: float = knob(0.95, "choose among the likeliest that hold this probability", "serving",
+                        "appliance.settings", "llama-server's figure", ge=0, le=1)
+    min_p: float = knob(0.05, "least probability relative to the likeliest", "serving", "appliance.settings",
+                        "llama-server's figure", ge=0, le=1)
+    typical_p: float = knob(1.0, "locally typical sampling, 1 is off", "serving", "appliance.settings", "off",
+                            ge=0, le=1)
+    repeat_penalty: float = knob(1.0, "divides logits of recent tokens, 1 is off", "serving", "appliance.settings",
+                                 "off", gt=0, le=10)
+    repeat_last_n: int = knob(64, "tokens that count as recent, -1 for all", "serving", "appliance.settings",
+                              "llama-server's figure", ge=-1)
+    presence_penalty: float = knob(0.0, "taken off tokens that occurred", "serving", "appliance.settings", "off",
+                                   ge=-2, le=2)
+    frequency_penalty: float = knob(0.0, "taken off tokens per occurrence", "serving", "appliance.settings", "off",
+                                    ge=-2, le=2)
+    seed: int | None = knob(None, "number that makes sampling repeatable", "serving", "appliance.settings",
+                            "drawn anew for each answer", short=("-s",), ge=-1, lt=1 << 64)
+
+    def model_path(self) -> Path:
+        """The model file as it lies on disk; raises BadModelFile or UsageError naming what there is instead."""
+        return existing_model(self.model, self.models_dir)
+
+    def model_name(self) -> str:
+        """What clients call the model: the alias, else the file's stem."""
+        return self.alias or Path(self.model or "model").name.removesuffix(".gguf")
+
+    def engine_spec(self) -> dict[str, Any]:
+        """The arguments of EngineOptions as plain values: what the worker gets, and no numba is loaded for it."""
+        from appliance.host import default_threads, read_machine
+
+        threads = self.threads or default_threads(read_machine())
+        return {
+            "n_ctx": self.ctx_size,
+            "threads": threads,
+            "threads_batch": self.threads_batch or threads,
+            "batch_size": self.batch_size,
+            "ubatch_size": min(self.ubatch_size, self.batch_size),
+            "type_k": self.cache_type_k,
+            "type_v": self.cache_type_v,
+            "load_mode": self.load_mode,
+            "n_parallel": self.parallel,
+        }
+
+    def engine_options(self) -> "EngineOptions":
+        """What `engine.load.load_engine` asks for."""
+        from engine.load import EngineOptions
+
+        return EngineOptions(**self.engine_spec())
+
+    def sampling(self) -> "Sampling":
+        """The samplers' settings where a request says nothing."""
+        from engine.sampling import Sampling
+
+        seed = None if self.seed in (None, -1) else self.seed
+        return Sampling(
+            temperature=self.temp, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p, typical_p=self.typical_p,
+            repeat_penalty=self.repeat_penalty, repeat_last_n=self.repeat_last_n,
+            presence_penalty=self.presence_penalty, frequency_penalty=self.frequency_penalty, seed=seed,
+        )  # fmt: skip
+
+
+class Provenance(NamedTuple):
+    """One row of `config explain`."""
+
+    value: object
+    source: str
+    reason: str
+    read_by: str
+
+
+class Resolved(NamedTuple):
+    """The settings in force and, for each key, where its value came from."""
+
+    settings: Settings
+    provenance: dict[str, Provenance]
+
+
+def about(key: str) -> dict[str, Any]:
+    """What `knob` said of the field: kind, reader, why, short, secret."""
+    extra = Settings.model_fields[key].json_schema_extra
+    assert isinstance(extra, dict)
+    return extra
+
+
+def flag_of(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def resolve(flags: Mapping[str, Any], env: Mapping[str, str] = os.environ,
+            profile: Mapping[str, Any] | None = None) -> Resolved:  # fmt: skip
+    """Lay the four layers on each other; raises UsageError for an unknown name or a value out of range.
+
+    `flags` holds only what was given, by field name; a profile may carry its `name` for the provenance. An empty
+    environment variable counts as unset, since compose files pass those on.
+    """
+    profile = dict(profile or {})
+    profile_name = profile.pop("name", "given")
+    layers: list[tuple[Callable[[str], str], Mapping[str, Any]]] = [
+        (lambda key: f"profile {profile_name}", profile),
+        (lambda key: f"env {PREFIX}{key.upper()}", _from_environment(env)),
+        (lambda key: f"flag {flag_of(key)}", {k: v for k, v in flags.items() if v is not None}),
+    ]
+    values: dict[str, Any] = {"data_dir": user_data_dir(env)}
+    sources: dict[str, str] = {}
+    for source, layer in layers:
+        for key, value in layer.items():
+            if key not in Settings.model_fields:
+                raise UsageError(f"{source(key)}: nothing reads '{key}'{hint(key, Settings.model_fields)}")
+            values[key], sources[key] = value, source(key)
+    settings = _checked(values, sources)
+    reason = ""
+    if settings.model is None and (found := default_model(settings.models_dir)):
+        settings, reason = settings.model_copy(update={"model": str(found[0])}), found[1]
+    rows = {key: _provenance(settings, key, sources.get(key, "default")) for key in Settings.model_fields}
+    if reason:
+        rows["model"] = rows["model"]._replace(reason=reason)
+    return Resolved(settings, rows)
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
+    known = {PREFIX + key.upper(): key for key in Settings.model_fields} | {PREFIX + "PROFILE": ""}
+    found = {}
+    for name, value in sorted(env.items()):
+        if not name.startswith(PREFIX) or name in PROCESS_ENV:
+            continue
+        if name not in known:
+            raise UsageError(f"{name} is set, but nothing reads it{hint(name, [*known, *PROCESS_ENV])}")
+        if value.strip() and known[name]:
+            found[known[name]] = value.strip()
+    return found
+
+
+def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        key = str(first["loc"][0])
+        shown = "" if about(key)["secret"] else f"={first['input']}"
+        help_ = Settings.model_fields[key].description
+        raise UsageError(f"{sources[key]}{shown}: {plain(first['msg'])} ({help_})", param=key) from None
+
+
+def plain(message: str) -> str:
+    """Pydantic's words with a small first letter, so that they go on with our sentence."""
+    return message[:1].lower() + message[1:]
+
+
+def _provenance(settings: Settings, key: str, source: str) -> Provenance:
+    field, extra = Settings.model_fields[key], about(key)
+    value = getattr(settings, key)
+    shown = "(hidden)" if extra["secret"] and value is not None else _shown(value)
+    reason = extra["why"] if source == "default" else f"given; default {_shown(default_of(field))}"
+    return Provenance(shown, source, str(reason), str(extra["reader"]))
+
+
+def default_of(field: FieldInfo) -> object:
+    return field.get_default(call_default_factory=True)
+
+
+def _shown(value: object) -> object:
+    """A value as JSON can hold it."""
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
