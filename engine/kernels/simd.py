@@ -230,7 +230,7 @@ add_i16x16, or_i8x32, xor_i8x32 = _binary(i16x16, "add"), _binary(i8x32, "or_"),
 fma_f32x8 = make(f32x8, (f32x8, f32x8, f32x8), _fma)
 max_f32x8, min_f32x8 = _minmax("maxnum"), _minmax("minnum")
 abs_f32x8, round_f32x8, sqrt_f32x8 = _unary("fabs"), _unary("nearbyint"), _unary("sqrt")
-shl_i32x8 = make(i32x8, (i32x8, i32), lambda b, x, n: b.shl(x, splat(b, n, i32x8)))
+shl3 = make(i32x8, (i32x8,), lambda b, x: b.shl(x, const(i32x8, 3)))
 i2f = make(f32x8, (i32x8,), lambda b, x: b.sitofp(x, f32x8.ir))
 f2i = make(i32x8, (f32x8,), lambda b, x: b.fptosi(x, i32x8.ir))
 low8 = make(i8x8, (i32x8,), lambda b, x: b.trunc(x, i8x8.ir))  # the low byte of each lane
@@ -372,3 +372,30 @@ dot_bias = make(  # what dot_i8 left in: 128 * sum under VNNI, nothing otherwise
     i32x8, (i64,),
     lambda b, p: b.mul(splat(b, read(b, p, I32), i32x8), const(i32x8, 128)) if VNNI else const(i32x8, 0),
 )  # fmt: skip
+
+
+def _dot_row(b: Any, w: Any, x: Any) -> Any:
+    """Per i32 lane: four products of neighbouring w (0..15, or 0..31) and x."""
+    if VNNI:
+        return _dpbusd(b, const(i32x8, 0), w, x)
+    return _maddwd(b, _maddubs(b, w, x), const(i16x16, 1))
+
+
+dot_row = make(i32x8, (i8x32, i8x32), _dot_row)
+
+
+def _column(b: Any, p: Any, stride: Any, convert: Callable[..., Any], kind: Any) -> Any:
+    """The same small number out of eight rows `stride` bytes apart, as a vector: lane = row."""
+    v = ir.Constant(ir.VectorType(kind, 8), ir.Undefined)
+    for r in range(8):
+        v = b.insert_element(v, read(b, b.add(p, b.mul(stride, ir.Constant(I64, r))), kind), ir.Constant(I32, r))
+    return convert(b, v)
+
+
+def _bits_to_f32(b: Any, v: Any) -> Any:
+    if F16C:
+        return b.fpext(b.bitcast(v, f16x8.ir), f32x8.ir)
+    return _widen(b, b.zext(v, i32x8.ir))
+
+
+column_f16 = make(f32x8, (i64, i64), lambda b, p, s: _column(b, p, s, _bits_to_f32, I16))

@@ -1,0 +1,45 @@
+"""What a quant module offers, and the stores they share. Not here: any block format.
+
+A *panel* is eight rows of a matrix interleaved so that one vector lane is one row: no horizontal sums, and eight
+scales are one load. It has the same bytes as the file's eight rows, in another order. A quant module offers
+
+    panels       (w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add)   y[t][8p..8p+8] of tokens t0..t1, panels p0..p1
+    rows         the same, `w` in the file's own layout (mapped weights)
+    pack         (rows, n, out)             eight file rows, next to each other, to one panel
+    unpack_row   (row, n, out)              one file row to float32
+    ACT          the activation format it multiplies with: "q32" or "f32" (kernels/act.py)
+
+n counts blocks in a row, T tokens in `act`, ldy bytes from token to token; add != 0 adds to y. One token goes through
+`one`, more through `tile`, which keeps accumulators in scratch (t1 - t0 vectors of 32 bytes): both run the same f32
+chain, blocks ascending, so a token's result does not depend on its company. File-layout rows read eight rows at once
+and run the panel's float code on a vector whose lane is the row: same bits again.
+
+Few-row kernels with accumulators in registers are not needed: `tile` at 2..8 tokens costs two L1 accesses more per
+block and token (docs/decisions.md). The walk over panels stands in each module, twenty lines alike: a function handed
+over as an argument makes a kernel that numba cannot cache.
+"""
+
+from engine.kernels.jit import inner
+from engine.kernels.simd import add_f32x8, ld_f32x8, st_f32x8, z_f32x8
+
+
+@inner
+def put(y, value, add):
+    """Store a panel's eight results, or add them to what stands there."""
+    if add:
+        value = add_f32x8(ld_f32x8(y), value)
+    st_f32x8(y, value)
+
+
+@inner
+def put_all(y, ldy, t0, t1, results, add):
+    """The same for tokens t0..t1, whose results stand one vector after the other."""
+    for t in range(t0, t1):
+        put(y + t * ldy, ld_f32x8(results + (t - t0) * 32), add)
+
+
+@inner
+def zero(p, n):
+    """Clear n vectors."""
+    for i in range(n):
+        st_f32x8(p + i * 32, z_f32x8())

@@ -1,0 +1,177 @@
+"""Q8_0: 32 weights in 34 bytes, w = d * q with q in -128..127. Not here: where the blocks live.
+
+    file block   | d f16 | 32 bytes q |
+    panel block  | d[8] f16 | 8 groups g of 32 bytes: byte 4r + c of group g is row r's q[4g + c] |
+
+Per block and row: acc = fma(d * dx, sum(q * x), acc), x the block's int8 activations, dx their scale.
+"""
+
+from engine.kernels.jit import inner, kernel
+from engine.kernels.simd import (
+    bc4_i8x32,
+    bc_f32x8,
+    column_f16,
+    dot_bias,
+    dot_i8,
+    f32,
+    fma_f32x8,
+    i2f,
+    ld_f16,
+    ld_f16x8,
+    ld_f32x8,
+    ld_i8,
+    ld_i8x32,
+    ld_i16,
+    ld_i32,
+    mul_f32x8,
+    st_f32,
+    st_f32x8,
+    st_i16,
+    st_i32,
+    sub_i32x8,
+    sums8,
+    unsigned_i8,
+    z_f32x8,
+    z_i32x8,
+)  # fmt: skip
+from engine.quants.panels import put, put_all, zero
+
+ACT = "q32"
+ROW, PANEL = 34, 272
+
+
+@inner
+def _join(acc, total, d, dx, sx):
+    """One block's step of the f32 chain: total i32x8 as dot_i8 leaves it, d f32x8, dx and sx addresses."""
+    return fma_f32x8(mul_f32x8(d, bc_f32x8(dx)), i2f(sub_i32x8(total, dot_bias(sx))), acc)
+
+
+@inner
+def _four(total, u0, u1, u2, u3, v0, v1, v2, v3, q):
+    """Sixteen columns: weights v, their unsigned forms u."""
+    total = dot_i8(total, u0, bc4_i8x32(q), v0)
+    total = dot_i8(total, u1, bc4_i8x32(q + 4), v1)
+    total = dot_i8(total, u2, bc4_i8x32(q + 8), v2)
+    return dot_i8(total, u3, bc4_i8x32(q + 12), v3)
+
+
+@inner
+def _half(total, w, q):
+    v0, v1, v2, v3 = ld_i8x32(w), ld_i8x32(w + 32), ld_i8x32(w + 64), ld_i8x32(w + 96)
+    return _four(total, unsigned_i8(v0), unsigned_i8(v1), unsigned_i8(v2), unsigned_i8(v3), v0, v1, v2, v3, q)
+
+
+@inner
+def _one(w, act, T, t, n):
+    q, d = act + t * 32, act + n * T * 32 + t * 4
+    s = d + n * T * 4
+    acc = z_f32x8()
+    for _ in range(n):
+        total = _half(_half(z_i32x8(), w + 16, q), w + 144, q + 16)
+        acc = _join(acc, total, ld_f16x8(w), d, s)
+        w += PANEL
+        q += T * 32
+        d += T * 4
+        s += T * 4
+    return acc
+
+
+@inner
+def _tile(w, act, T, t0, t1, n, out):
+    q, d = act, act + n * T * 32
+    s = d + n * T * 4
+    for _ in range(n):
+        v0, v1, v2, v3 = ld_i8x32(w + 16), ld_i8x32(w + 48), ld_i8x32(w + 80), ld_i8x32(w + 112)
+        v4, v5, v6, v7 = ld_i8x32(w + 144), ld_i8x32(w + 176), ld_i8x32(w + 208), ld_i8x32(w + 240)
+        u0, u1, u2, u3 = unsigned_i8(v0), unsigned_i8(v1), unsigned_i8(v2), unsigned_i8(v3)
+        u4, u5, u6, u7 = unsigned_i8(v4), unsigned_i8(v5), unsigned_i8(v6), unsigned_i8(v7)
+        dw = ld_f16x8(w)
+        a = out
+        for t in range(t0, t1):
+            x = q + t * 32
+            total = _four(z_i32x8(), u0, u1, u2, u3, v0, v1, v2, v3, x)
+            total = _four(total, u4, u5, u6, u7, v4, v5, v6, v7, x + 16)
+            st_f32x8(a, _join(ld_f32x8(a), total, dw, d + t * 4, s + t * 4))
+            a += 32
+        w += PANEL
+        q += T * 32
+        d += T * 4
+        s += T * 4
+
+
+@inner
+def _row_sum(w, x):
+    v = ld_i8x32(w + 2)
+    return dot_i8(z_i32x8(), unsigned_i8(v), x, v)
+
+
+@inner
+def _one_row(w, stride, act, T, t, n, _panel):
+    q, d = act + t * 32, act + n * T * 32 + t * 4
+    s = d + n * T * 4
+    acc = z_f32x8()
+    for _ in range(n):
+        x = ld_i8x32(q)
+        w4 = w + 4 * stride
+        total = sums8(
+            _row_sum(w, x), _row_sum(w + stride, x), _row_sum(w + 2 * stride, x), _row_sum(w + 3 * stride, x),
+            _row_sum(w4, x), _row_sum(w4 + stride, x), _row_sum(w4 + 2 * stride, x), _row_sum(w4 + 3 * stride, x),
+        )  # fmt: skip
+        acc = _join(acc, total, column_f16(w, stride), d, s)
+        w += ROW
+        q += T * 32
+        d += T * 4
+        s += T * 4
+    return acc
+
+
+@inner
+def _pack(file_rows, n, out):
+    for b in range(n):
+        for r in range(8):
+            src = file_rows + (r * n + b) * ROW
+            st_i16(out + r * 2, ld_i16(src))
+            for g in range(8):
+                st_i32(out + 16 + g * 32 + r * 4, ld_i32(src + 2 + g * 4))
+        out += PANEL
+
+
+@kernel(12)
+def panels(w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
+    for p in range(p0, p1):
+        panel = w + p * n * PANEL
+        if t1 - t0 == 1:
+            put(y + p * 32 + t0 * ldy, _one(panel, act, T, t0, n), add)
+        else:
+            zero(scratch, t1 - t0)
+            _tile(panel, act, T, t0, t1, n, scratch)
+            put_all(y + p * 32, ldy, t0, t1, scratch, add)
+
+
+@kernel(12)
+def rows(w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
+    panel = scratch + (t1 - t0) * 32
+    for p in range(p0, p1):
+        eight = w + p * 8 * n * ROW
+        if t1 - t0 == 1:
+            put(y + p * 32 + t0 * ldy, _one_row(eight, n * ROW, act, T, t0, n, panel), add)
+        else:
+            _pack(eight, n, panel)
+            zero(scratch, t1 - t0)
+            _tile(panel, act, T, t0, t1, n, scratch)
+            put_all(y + p * 32, ldy, t0, t1, scratch, add)
+
+
+@kernel(3)
+def pack(file_rows, n, out):
+    _pack(file_rows, n, out)
+
+
+@kernel(3)
+def unpack_row(row, n, out):
+    for _ in range(n):
+        d = ld_f16(row)
+        for j in range(32):
+            st_f32(out + j * 4, d * f32(ld_i8(row + 2 + j)))
+        row += ROW
+        out += 128
