@@ -8,7 +8,7 @@ A profile is a flat mapping of long flag names with underscores, with two groups
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -116,16 +116,15 @@ def _sentence(path: Path, error: ValidationError, lines: Lines) -> str:
 class _Strict(yaml.SafeLoader):
     """Scalars are plain: true/false, decimal numbers, null; everything else is text."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
-
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             problem = "anchors and aliases are not used in profiles"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
 
+_Strict.yaml_implicit_resolvers = {}
 _Strict.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$"), list("tf"))
 _Strict.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]{0,18})$"), list("-+0123456789"))
 _Strict.add_implicit_resolver(
