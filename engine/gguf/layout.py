@@ -1,4 +1,4 @@
-"""The facts of the GGUF format that reader and writer share, and the limits a real file never passes. No I/O here.
+"""The facts of the GGUF format that reader and writer share, and the limits a real file never passes. Not here: I/O.
 
     offset  0   4 bytes   "GGUF"
             4   uint32    version (2 and 3 have the same layout)
