@@ -64,3 +64,12 @@ def copy(x, k, out):
     """k floats, a multiple of 8."""
     for i in range(0, k * 4, 32):
         st_f32x8(out + i, ld_f32x8(x + i))
+
+
+@inner
+def emit(x, k, plain, blocks, T, t):
+    """Token t's row in every format asked for: `plain` is an f32 act, `blocks` a q32 one, 0 = not wanted."""
+    if plain != 0:
+        copy(x, k, plain + t * k * 4)
+    if blocks != 0:
+        quantise(x, k, blocks, T, t, 0, k // 32)

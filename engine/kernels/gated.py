@@ -1,0 +1,59 @@
+"""The gated feed-forward's first half in one op: silu(gate x) * (up x), left in the format `down` wants.
+
+Not here: the down projection (a plain matmul).
+
+    swiglu record   1 gate w   2 its kernel   3 its act   4 blocks in its row   5 up w   6 its kernel   7 its act
+                    8 blocks   9 bytes between threads' act copies   10 n_ff   11 out act f32 or 0   12 out act q32 or 0
+                    13 scratch   14 bytes between threads   15 counter
+
+A chunk is 64 hidden rows of both matrices for all tokens: the products never leave L2 and need no barrier of their
+own (Shazeer 2020, arXiv:2002.05202).
+"""
+
+from engine.kernels.act import copy, quantise
+from engine.kernels.jit import inner, op
+from engine.kernels.matmul import multiply
+from engine.kernels.simd import (
+    add_f32x8, div_f32x8, f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32x8, sub_f32x8, z_f32x8,
+)  # fmt: skip
+from engine.kernels.step import N_ROWS, REPLICATE
+from engine.kernels.sync import atomic_add
+from engine.kernels.vmath import exp8
+
+HIDDEN = 64  # rows of gate and up in a chunk; a multiple of 32, so that whole blocks are quantised at once
+
+
+@inner
+def _silu_times(gate, up, k):
+    one = sp_f32x8(f32(1.0))
+    for i in range(0, k * 4, 32):
+        g = ld_f32x8(gate + i)
+        s = div_f32x8(g, add_f32x8(one, exp8(sub_f32x8(z_f32x8(), g))))
+        st_f32x8(gate + i, mul_f32x8(s, ld_f32x8(up + i)))
+
+
+@op
+def swiglu(o, tid, nth, st):
+    T, n_ff = ld_i64(st + N_ROWS), ld_i64(o + 80)
+    copies = tid * ld_i64(o + 72) if T <= REPLICATE else 0
+    gate_act, up_act = ld_i64(o + 24) + copies, ld_i64(o + 56) + copies
+    plain, blocks, counter = ld_i64(o + 88), ld_i64(o + 96), ld_i64(o + 120)
+    gate = ld_i64(o + 104) + tid * ld_i64(o + 112)
+    up = gate + T * HIDDEN * 4
+    scratch = up + T * HIDDEN * 4
+    while True:
+        first = atomic_add(counter, HIDDEN)
+        if first >= n_ff:
+            break
+        k = min(HIDDEN, n_ff - first)
+        p0, p1 = first // 8, (first + k) // 8
+        back = first * 4  # kernels write at y + 32 * panel; the scratch begins at this chunk
+        multiply(ld_i64(o + 16), ld_i64(o + 8), gate_act, T, ld_i64(o + 32), gate - back, HIDDEN * 4, p0, p1, scratch, 0)
+        multiply(ld_i64(o + 48), ld_i64(o + 40), up_act, T, ld_i64(o + 64), up - back, HIDDEN * 4, p0, p1, scratch, 0)
+        for t in range(T):
+            h = gate + t * HIDDEN * 4
+            _silu_times(h, up + t * HIDDEN * 4, k)
+            if plain != 0:
+                copy(h, k, plain + (t * n_ff + first) * 4)
+            if blocks != 0:
+                quantise(h, k, blocks, T, t, first // 32, n_ff // 32)

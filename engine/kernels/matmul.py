@@ -1,0 +1,45 @@
+"""A matrix times the step's activations, chunk by chunk. Not here: the loops of a block format (quants/).
+
+    matmul record   1 w   2 address of the format's `panels` or `rows`   3 act   4 bytes between threads' copies
+                    5 blocks in a row   6 y   7 bytes from token to token of y   8 panels   9 add to y?
+                    10 scratch   11 bytes between threads   12 N_ROWS or N_OUT   15 counter
+
+Chunks of panels are handed out by a counter, so a slow core takes fewer.
+"""
+
+from engine.kernels.jit import inner, op
+from engine.kernels.simd import ld_i64
+from engine.kernels.step import REPLICATE
+from engine.kernels.sync import atomic_add, invoke_matmul
+
+TOKENS = 128  # tokens of a tile that share one pass over a chunk of panels
+
+
+@inner
+def chunk_of(n, nth):
+    """Units of work to take at once: about eight chunks a thread, all of it when alone."""
+    if nth == 1:
+        return n
+    return max(1, n // (nth * 8))
+
+
+@inner
+def multiply(body, w, act, T, n, y, ldy, p0, p1, scratch, add):
+    """Panels p0..p1 for all T tokens, TOKENS at a time."""
+    for t0 in range(0, T, TOKENS):
+        invoke_matmul(body, w, act, T, t0, min(t0 + TOKENS, T), n, y, ldy, p0, p1, scratch, add)
+
+
+@op
+def matmul(o, tid, nth, st):
+    w, body, act, n = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 40)
+    y, ldy, n_panels, add = ld_i64(o + 48), ld_i64(o + 56), ld_i64(o + 64), ld_i64(o + 72)
+    scratch, T, counter = ld_i64(o + 80) + tid * ld_i64(o + 88), ld_i64(st + ld_i64(o + 96)), ld_i64(o + 120)
+    if T <= REPLICATE:
+        act += tid * ld_i64(o + 32)
+    chunk = chunk_of(n_panels, nth)
+    while True:
+        p0 = atomic_add(counter, chunk)
+        if p0 >= n_panels:
+            break
+        multiply(body, w, act, T, n, y, ldy, p0, min(p0 + chunk, n_panels), scratch, add)

@@ -1,0 +1,74 @@
+"""The threads that replay programs, started once and kept. Not here: how many there should be, or on which CPUs.
+
+The caller is thread 0. The others wait inside compiled code with the GIL released: `pause`, `sched_yield`, futex.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.kernels.program import Buffer, Recorded
+from engine.kernels.runner import JOB, QUIT, SYNC_BYTES, run_job, serve
+from engine.kernels.step import CANCEL, ERROR, N_WORDS
+
+KERNELS = (run_job, serve)
+
+
+class Team:
+    """`size` threads (the caller's included); `cpus[i]` pins thread i, empty leaves them to the kernel."""
+
+    def __init__(self, size: int, cpus: Sequence[int] = ()) -> None:
+        assert 1 <= size < 256, size
+        self.size, self._cpus, self._pinned = size, tuple(cpus), False
+        self._sync, self._job = Buffer(SYNC_BYTES), Buffer(64)
+        self.step = Buffer(N_WORDS * 8)
+        self.words = self.step.view(np.int64)  # the step block, by word (offset / 8)
+        self._threads = [threading.Thread(target=self._work, args=(tid,), daemon=True) for tid in range(1, size)]
+        for thread in self._threads:
+            thread.start()
+
+    def _pin(self, tid: int) -> None:
+        if tid < len(self._cpus):
+            os.sched_setaffinity(0, {self._cpus[tid]})
+
+    def _work(self, tid: int) -> None:
+        self._pin(tid)
+        serve(tid, self._job.address, self._sync.address)
+
+    def run(self, program: Recorded, threads: int) -> bool:
+        """Replay once with the first `threads` members; True when it went through, False when it was left early."""
+        if not self._pinned:
+            self._pin(0)
+            self._pinned = True
+        n = min(threads, self.size)
+        job = self._job.view(np.int64)
+        job[:6] = (
+            program.records.address, program.n_ops, self.step.address,
+            program.counters.address, program.n_counters, n,
+        )  # fmt: skip
+        run_job(self._job.address, self._sync.address)
+        return not (self.words[CANCEL // 8] or self.words[ERROR // 8])
+
+    def cancel(self) -> None:
+        """Make the running replay, or the next, stop at its next barrier; safe from any thread."""
+        self.words[CANCEL // 8] = 1
+
+    def stop(self) -> None:
+        """End the threads."""
+        sync = self._sync.view(np.int64)
+        sync[QUIT // 8] = 1
+        sync[JOB // 8] += 256
+        _wake(self._sync.address + JOB)
+        for thread in self._threads:
+            thread.join()
+
+
+def _wake(address: int) -> None:
+    """Wake whoever sleeps on the futex at `address`."""
+    import ctypes
+
+    from engine.kernels.sync import SYS_FUTEX, WAKE_PRIVATE
+
+    ctypes.CDLL(None).syscall(SYS_FUTEX, ctypes.c_void_p(address), WAKE_PRIVATE, 1 << 30, None)

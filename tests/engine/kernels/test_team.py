@@ -1,0 +1,107 @@
+"""Barriers, counters, cancellation and the idle sleep of the thread team."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from engine.kernels.jit import op
+from engine.kernels.program import Buffer, Program
+from engine.kernels.simd import ld_i64, st_i64
+from engine.kernels.step import CANCEL, LAYER, N_ROWS
+from engine.kernels.sync import atomic_add, atomic_load
+from engine.kernels.team import Team
+
+
+@op
+def count_units(o, tid, nth, st):
+    while True:
+        i = atomic_add(ld_i64(o + 120), 1)
+        if i >= ld_i64(o + 16):
+            break
+        atomic_add(ld_i64(o + 8) + i * 8, 1)
+
+
+@op
+def check_all(o, tid, nth, st):
+    """Add one to the error tally for every unit that is not at the wanted count yet."""
+    for i in range(ld_i64(o + 16)):
+        if ld_i64(ld_i64(o + 8) + i * 8) != ld_i64(o + 24):
+            atomic_add(ld_i64(o + 32), 1)
+
+
+@op
+def wait_for_cancel(o, tid, nth, st):
+    while atomic_load(st + CANCEL) == 0:
+        pass
+
+
+@op
+def mark(o, tid, nth, st):
+    st_i64(ld_i64(o + 8), 1)
+
+
+def test_every_unit_is_done_once_and_before_the_barrier_opens():
+    """300 programs of 20 phases on three threads of two CPUs: a lost wake-up would hang, an early exit be counted."""
+    team, units, wrong = Team(3), Buffer(64 * 8), Buffer(8)
+    program = Program()
+    for phase in range(20):
+        program.add(count_units, units.address, 64, counter=True)
+        program.barrier()
+        program.add(check_all, units.address, 64, phase + 1, wrong.address)
+        program.barrier()
+        program.layer()
+    recorded = program.finish()
+    for _ in range(300):
+        units.view(np.int64)[:] = 0
+        assert team.run(recorded, 3)
+    assert wrong.view(np.int64)[0] == 0
+    assert team.words[LAYER // 8] == 300 * 20
+    team.stop()
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_fewer_threads_than_the_team_may_run_a_program(rows):
+    team, units = Team(3), Buffer(64 * 8)
+    team.words[N_ROWS // 8] = rows
+    program = Program()
+    program.add(count_units, units.address, 64, counter=True)
+    program.tile_barrier()
+    recorded = program.finish()
+    for n in (1, 2, 3, 1, 3, 2) * 20:
+        assert team.run(recorded, n)
+    assert (units.view(np.int64) == 120).all()
+    team.stop()
+
+
+def test_cancel_leaves_at_the_next_barrier_and_the_team_works_on():
+    team, after = Team(2), Buffer(8)
+    program = Program()
+    program.add(wait_for_cancel)
+    program.barrier()
+    program.add(mark, after.address)
+    recorded = program.finish()
+    threading.Timer(0.05, team.cancel).start()
+    assert not team.run(recorded, 2)
+    assert after.view(np.int64)[0] == 0
+    other = Program()
+    other.add(mark, after.address)
+    other.barrier()
+    team.words[CANCEL // 8] = 0
+    assert team.run(other.finish(), 2)
+    assert after.view(np.int64)[0] == 1
+    team.stop()
+
+
+def test_an_idle_team_sleeps():
+    team, program = Team(2), Program()
+    program.barrier()
+    recorded = program.finish()
+    assert team.run(recorded, 2)
+    time.sleep(0.2)
+    before = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.2
+    assert team.run(recorded, 2)
+    team.stop()
