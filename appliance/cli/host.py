@@ -1,0 +1,90 @@
+"""`colibri host`: show and tune two kernel settings, dry by default, with undo. Not here: the tuning (tune.py)."""
+
+import argparse
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from appliance.settings import user_data_dir
+from appliance.tune import STATE_NAME, Setting, apply, numa_nodes, plan, recorded, revert, settings
+
+NAME = "host"
+HELP = "show or tune the kernel's huge pages and CPU governor, with undo"
+ACTIONS = ("show", "plan", "apply", "revert", "status")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show what this host's kernel settings are and change them so that they can be put back exactly. "
+        "apply and revert only say what they would do until --yes is given."
+    )
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help="default: show")
+    parser.add_argument("--yes", action="store_true", help="really write; without it nothing is changed")
+    parser.add_argument("--thp", choices=("madvise", "always"), default="madvise",
+                        help="huge pages: madvise where they are off (default), or always")  # fmt: skip
+    parser.add_argument("--governor", default="performance", metavar="NAME", help="default: performance")
+    parser.add_argument("--state", type=Path, metavar="FILE", help="where old values are noted; default: data folder")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--root", type=Path, default=Path("/"), help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    state = args.state or Path(os.environ.get("COLIBRI_DATA_DIR") or user_data_dir()) / STATE_NAME
+    rows = settings(args.root, args.thp, args.governor)
+    if args.action == "show":
+        answer: dict[str, object] = {"settings": [asdict(row) for row in rows], "numa": numa_nodes(args.root)}
+        _print(args.json, answer, _table(rows) + _nodes(args.root))
+    elif args.action == "status":
+        notes = recorded(state)
+        words = [f"/{c.path}: was {c.old}, set to {c.new}" for c in notes] or ["nothing of this host was changed by us"]
+        _print(args.json, {"state": str(state), "changes": [asdict(c) for c in notes]}, words)
+    elif args.action == "revert":
+        undone = revert(args.root, state, dry=not args.yes)
+        told = {"done": "back to" if args.yes else "would go back to", "already": "already",
+                "foreign": "changed by somebody else since, left alone; it was"}  # fmt: skip
+        words = [f"/{u.change.path}: {told[u.outcome]} {u.change.old}" for u in undone]
+        answer = {"dry_run": not args.yes, "changes": [{**asdict(u.change), "outcome": u.outcome} for u in undone]}
+        _print(args.json, answer, (words or ["nothing to put back"]) + _dry(bool(words) and not args.yes))
+    else:
+        dry = args.action == "plan" or not args.yes
+        changes = plan(rows) if dry else apply(args.root, state, plan(rows))
+        words = [f"/{c.path}: {c.old} {'would become' if dry else 'is now'} {c.new}" for c in changes]
+        answer = {"dry_run": dry, "state": str(state), "changes": [asdict(c) for c in changes]}
+        _print(args.json, answer, (words or ["nothing to change"]) + _dry(bool(words) and dry))
+    return 0
+
+
+def _dry(is_dry: bool) -> list[str]:
+    return ["nothing was written; add --yes to apply or revert"] if is_dry else []
+
+
+def _table(rows: list[Setting]) -> list[str]:
+    """Equal governors fold into one line: 64 CPUs tell one thing."""
+    lines, seen = [], set()
+    for row in rows:
+        group = row.name.split(".")[0]
+        if (group, row.value, row.wanted) in seen:
+            continue
+        seen.add((group, row.value, row.wanted))
+        same = sum(r.name.split(".")[0] == group and r.value == row.value and r.wanted == row.wanted for r in rows)
+        name = f"{group} x{same}" if same > 1 else group
+        lines.append(f"{name:<14} {row.value:<12} {'-> ' + row.wanted if row.wanted else 'ok':<16} {row.reason}")
+    if not any(row.name == "thp" for row in rows):
+        lines.append(f"{'thp':<14} {'?':<12} {'':<16} this kernel has no transparent huge pages, or hides them")
+    if not any(row.name.startswith("governor") for row in rows):
+        lines.append(f"{'governor':<14} {'?':<12} {'':<16} no frequency control here, as in most virtual machines")
+    return lines
+
+
+def _nodes(root: Path) -> list[str]:
+    lines = []
+    for node in numa_nodes(root):
+        n_bytes = node["memory_bytes"]
+        size = f"{n_bytes / 2**30:.1f} GiB" if isinstance(n_bytes, int) else "? GiB"
+        lines.append(f"{'numa node ' + str(node['node']):<14} cpus {node['cpus']}, {size}")
+    return lines
+
+
+def _print(as_json: bool, answer: dict[str, object], lines: list[str]) -> None:
+    print(json.dumps(answer) if as_json else "\n".join(lines))
