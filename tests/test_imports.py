@@ -14,7 +14,8 @@ NO_NUMBA = ("numba", "llvmlite")
 def loaded(code: str, packages: tuple[str, ...]) -> set[str]:
     """Which of `packages` are in memory after `code` ran in a fresh interpreter."""
     tail = f"import sys; print('\\n' + ' '.join(m for m in {packages!r} if m in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{tail}"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    argv = [sys.executable, "-c", f"{code}\n{tail}"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
 
