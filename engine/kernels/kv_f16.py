@@ -6,17 +6,35 @@ One kv head's part of a page, for head_dim D:
     V   [256 positions][D] f16                position p, dim d at (p * D + d) * 2
 
 Scores: lane = position, one chain over the dims per position. Mix: lane = dim, one chain over the positions per dim.
-So a query's numbers do not depend on how many queries share the loads. Queries per call and registers are a trade: about
-eight chains hide the latency of a multiply-add, sixteen registers hold them and what they read.
+So a query's numbers do not depend on how many queries share the loads. Queries per call are a trade: eight chains hide
+the latency of a multiply-add, sixteen registers hold them and what they read.
 """
 
 from typing import Any
 
-from engine.kernels.jit import kernel, op
+from engine.kernels.jit import inner, kernel, op
 from engine.kernels.rope import rope
 from engine.kernels.simd import (
-    F32, F16C, I16, I64, _fma, _ld_f16, _narrow, const, f32x8, i64, ir, ld_f32x8, ld_i64, make, read, splat, st_f16x8,
-    st_f32x8, void, write,
+    F16C,
+    F32,
+    I16,
+    I64,
+    _fma,
+    _ld_f16,
+    _narrow,
+    const,
+    f32x8,
+    i64,
+    ir,
+    ld_f32x8,
+    ld_i64,
+    make,
+    read,
+    splat,
+    st_f16x8,
+    st_f32x8,
+    void,
+    write,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS
 from engine.kernels.sync import atomic_add
@@ -58,10 +76,11 @@ def mixer(n_q: int, n_vecs: int, item_bytes: int, load: Any) -> Any:
 
     def emit(b: Any, v: Any, dim: Any, w: Any, n: Any, out: Any, out_bytes: Any) -> None:
         step = b.mul(dim, ir.Constant(I64, item_bytes))
+        ws = [b.add(w, ir.Constant(I64, i * TILE)) for i in range(n_q)]
 
         def body(p: Any, acc: Any) -> list[Any]:
             row = b.add(v, b.mul(p, step))
-            weights = [splat(b, read(b, _at(b, b.add(w, ir.Constant(I64, i * TILE)), p, 4), F32), f32x8) for i in range(n_q)]
+            weights = [splat(b, read(b, _at(b, q, p, 4), F32), f32x8) for q in ws]
             new = []
             for j in range(n_vecs):
                 x = load(b, b.add(row, ir.Constant(I64, j * 8 * item_bytes)))
@@ -70,8 +89,9 @@ def mixer(n_q: int, n_vecs: int, item_bytes: int, load: Any) -> Any:
 
         acc = loop(b, n, [const(f32x8, 0.0)] * (n_q * n_vecs), body)
         for i in range(n_q):
+            first = b.add(out, b.mul(out_bytes, ir.Constant(I64, i)))
             for j in range(n_vecs):
-                write(b, b.add(b.add(out, b.mul(out_bytes, ir.Constant(I64, i))), ir.Constant(I64, j * 32)), acc[j * n_q + i])
+                write(b, b.add(first, ir.Constant(I64, j * 32)), acc[j * n_q + i])
 
     return make(void, (i64,) * 6, emit)
 
@@ -81,6 +101,12 @@ def _spread(b: Any, p: Any, x: Any) -> None:
     half = b.bitcast(b.fptrunc(x, ir.VectorType(ir.HalfType(), 8)), ir.VectorType(I16, 8)) if F16C else _narrow(b, x)
     for i in range(8):
         write(b, b.add(p, ir.Constant(I64, i * 16)), b.extract_element(half, ir.Constant(ir.IntType(32), i)))
+
+
+@inner
+def page_of(st, row, tile):
+    """Address of page `tile` of a row's sequence."""
+    return ld_i64(ld_i64(ld_i64(st + PAGES) + row * 8) + tile * 8)
 
 
 _spread_f16x8 = make(void, (i64, f32x8), _spread)
@@ -99,7 +125,7 @@ def prepare_f16(q, head_dim, out):
 
 @kernel(7)
 def scores_f16(k, q, q_bytes, n_q, n, head_dim, out):
-    """out f32 [n_q][256]: products of n_q <= 4 prepared queries with positions 0..n-1; up to 63 more are overwritten."""
+    """out f32 [n_q][256]: products of n_q <= 4 prepared queries with positions 0..n-1; up to 63 more are written."""
     panel = head_dim * 16
     if n_q == 4:
         for p in range(0, n, 16):
@@ -156,7 +182,8 @@ def store_k_f16(o, tid, nth, st):
     7 neox; 8 layer offset in a page; 9 bytes of one kv head there (K and V); 15 counter.
     """
     keys, ld, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
-    rope_dim, table, neox, layer, head_bytes = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56), ld_i64(o + 64), ld_i64(o + 72)
+    rope_dim, table, neox = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56)
+    layer, head_bytes = ld_i64(o + 64), ld_i64(o + 72)
     counter, n_units = ld_i64(o + 120), ld_i64(st + N_ROWS) * n_heads
     while True:
         c = atomic_add(counter, 1)
@@ -166,9 +193,8 @@ def store_k_f16(o, tid, nth, st):
         position = ld_i64(ld_i64(st + POSITIONS) + row * 8)
         x = keys + (row * ld + h * head_dim) * 4
         rope(x, table + position * rope_dim * 4, rope_dim, neox)
-        page = ld_i64(ld_i64(ld_i64(st + PAGES) + row * 8) + position // PAGE * 8)
         r = position % PAGE
-        out = page + layer + h * head_bytes + r // 8 * head_dim * 16 + r % 8 * 2
+        out = page_of(st, row, position // PAGE) + layer + h * head_bytes + r // 8 * head_dim * 16 + r % 8 * 2
         for d in range(0, head_dim, 8):
             _spread_f16x8(out + d * 16, ld_f32x8(x + d * 4))
 
@@ -189,8 +215,7 @@ def store_v_f16(o, tid, nth, st):
             return
         row, h = c // n_heads, c % n_heads
         position = ld_i64(ld_i64(st + POSITIONS) + row * 8)
-        page = ld_i64(ld_i64(ld_i64(st + PAGES) + row * 8) + position // PAGE * 8)
-        out = page + offset + h * head_bytes + position % PAGE * head_dim * 2
+        out = page_of(st, row, position // PAGE) + offset + h * head_bytes + position % PAGE * head_dim * 2
         x = values + (row * ld + h * head_dim) * 4
         for d in range(0, head_dim, 8):
             st_f16x8(out + d * 2, ld_f32x8(x + d * 4))

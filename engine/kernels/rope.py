@@ -19,10 +19,23 @@ from numpy.typing import NDArray
 
 from engine.kernels.jit import inner, op
 from engine.kernels.simd import (
-    f32, f32x8, i64, ir, ld_f32, ld_f32x8, ld_i64, make, mul_f32x8, shuffle, sp_f32x8, st_f32, st_f32x8, void,
+    f32,
+    f32x8,
+    i64,
+    ir,
+    ld_f32,
+    ld_f32x8,
+    ld_i64,
+    make,
+    mul_f32x8,
+    read,
+    shuffle,
+    sp_f32x8,
+    st_f32,
+    st_f32x8,
+    void,
+    write,
 )  # fmt: skip
-from engine.kernels.simd import read as _read
-from engine.kernels.simd import write as _write
 from engine.kernels.step import N_ROWS, POSITIONS
 from engine.kernels.sync import atomic_add
 
@@ -87,11 +100,11 @@ def _turn_pairs(b: Any, x: Any, t: Any) -> Any:
 
 def _turn_halves(b: Any, x: Any, y: Any, t: Any) -> None:
     """Eight x at one address with eight y at another by eight (cos, sin) at a third."""
-    near, far = _read(b, t, f32x8.ir), _read(b, b.add(t, ir.Constant(t.type, 32)), f32x8.ir)
+    near, far = read(b, t, f32x8.ir), read(b, b.add(t, ir.Constant(t.type, 32)), f32x8.ir)
     c, s = shuffle(b, near, range(0, 16, 2), far), shuffle(b, near, range(1, 16, 2), far)
-    p, q = _read(b, x, f32x8.ir), _read(b, y, f32x8.ir)
-    _write(b, x, b.fsub(b.fmul(p, c), b.fmul(q, s)))
-    _write(b, y, b.fadd(b.fmul(q, c), b.fmul(p, s)))
+    p, q = read(b, x, f32x8.ir), read(b, y, f32x8.ir)
+    write(b, x, b.fsub(b.fmul(p, c), b.fmul(q, s)))
+    write(b, y, b.fadd(b.fmul(q, c), b.fmul(p, s)))
 
 
 _pairs = make(f32x8, (f32x8, f32x8), _turn_pairs)
