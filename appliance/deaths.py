@@ -1,0 +1,51 @@
+"""Why a worker process ended, in words a person can act on. Not here: what is done about it (supervisor.py)."""
+
+import signal
+from pathlib import Path
+
+CGROUP_EVENTS = Path("/sys/fs/cgroup/memory.events")
+HOST_EVENTS = Path("/proc/vmstat")
+
+ILLEGAL = (
+    "an illegal instruction (signal 4): compiled kernels use something this CPU or its emulation lacks; "
+    "start with COLIBRI_ISA=v2"
+)
+
+
+def oom_kills() -> tuple[int, int]:
+    """How many processes the kernel has killed for memory so far: in this cgroup, on this machine; 0 where unknown."""
+    return _counter(CGROUP_EVENTS, "oom_kill"), _counter(HOST_EVENTS, "oom_kill")
+
+
+def describe(returncode: int | None, kills_before: tuple[int, int]) -> str:
+    """A clause like "signal 9, perhaps out of memory" for a return code as subprocess gives it (-9: signal 9)."""
+    if returncode is None:
+        return "it cannot be reached"
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    number = -returncode
+    if number == signal.SIGKILL:
+        in_cgroup, on_host = (now > before for now, before in zip(oom_kills(), kills_before, strict=True))
+        if in_cgroup:
+            return "signal 9: the memory limit of this container was reached; lower ctx_size or raise the limit"
+        if on_host:
+            return "signal 9: the machine ran out of memory; lower ctx_size or end other programs"
+        return "signal 9, perhaps out of memory"
+    if number == signal.SIGILL:
+        return ILLEGAL
+    if number == signal.SIGSEGV:
+        return "a segmentation fault (signal 11), which is a defect of Colibri: please report it with the log"
+    if number == signal.SIGBUS:
+        return "a bus error (signal 7): the model file was cut or its disk failed while it was mapped"
+    try:
+        return f"{signal.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _counter(path: Path, name: str) -> int:
+    try:
+        rows = (row.split() for row in path.read_text().splitlines())
+        return next((int(row[1]) for row in rows if len(row) == 2 and row[0] == name), 0)
+    except OSError:
+        return 0

@@ -1,0 +1,213 @@
+"""One generation inside the worker: ids in, pieces of text out. Not here: threads, sockets, which request is next.
+
+The engine speaks token ids; the text side is here: UTF-8 held until whole, stop strings, logprobs, timings.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+from appliance.frames import SMALLEST_LOGPROB, done_frame, error_value
+from appliance.outbox import Outbox
+from appliance.request import Done, FinishReason, GenerateRequest, TokenLogprob
+from appliance.wire import Frame
+from engine.errors import ColibriError, ContextLengthExceeded, EngineFailed
+from engine.text import Vocab
+from engine.tokenizer.stream import TextStream
+
+PREFILL_EVERY_S = 0.1
+
+
+class EngineLike(Protocol):
+    """What a session needs of engine.generate.Engine (a process that imports this file must not need numba)."""
+
+    info: Any
+
+    def open(self, ids: list[int], sampling: Any, n_predict: int, eog_ids: frozenset[int], n_logprobs: int) -> Any: ...
+    def step(self, seq: Any) -> Any: ...
+    def cancel(self) -> None: ...
+    def close(self, seq: Any) -> None: ...
+    def beat(self) -> int: ...
+    def shutdown(self) -> None: ...
+
+
+class Session:
+    """Runs one request to its end on the engine thread; the main thread may `cancel` it and `ack` pieces.
+
+    `phase`, `n_done` and `n_total` may be read by anyone at any time, for the beat.
+    """
+
+    def __init__(self, request: GenerateRequest, vocab: Vocab, post: Callable[[Frame], None]) -> None:
+        self.request = request
+        self.outbox = Outbox(post, request.id)
+        self.cancelled = threading.Event()
+        self.phase: Literal["prefill", "decode"] = "prefill"
+        self.n_done, self.n_total = 0, len(request.prompt_ids)
+        self._vocab = vocab
+        self._post = post
+        self._text: TextStream
+        self._pending: list[tuple[int, list[TokenLogprob]]] = []
+        self._n_generated = 0
+        self._clock = _Clock()
+
+    def run(self, engine: EngineLike) -> None:
+        """Generate and send everything, the last frame included. A ColibriError ends the request only; anything else
+        is raised after the request was told, since the engine cannot be trusted after it."""
+        try:
+            last = self._generate(engine)
+        except ColibriError as error:
+            last = {"type": "error", "id": self.request.id, "error": error_value(error)}
+        except BaseException as error:
+            reason = f"the engine failed in {self.phase} ({type(error).__name__})"
+            told = EngineFailed(f"{reason}; it is being restarted, send the request again")
+            self._post({"type": "error", "id": self.request.id, "error": error_value(told)})
+            raise
+        self.outbox.flush()
+        self._post(last)
+
+    def _generate(self, engine: EngineLike) -> Frame:
+        request = self.request
+        room = engine.info.n_ctx - len(request.prompt_ids)
+        if room < 1:
+            raise ContextLengthExceeded(
+                f"the prompt has {len(request.prompt_ids)} tokens, the context {engine.info.n_ctx} and one is needed "
+                "for the answer; shorten the prompt or start with a larger ctx_size",
+                n_prompt_tokens=len(request.prompt_ids),
+                n_ctx=engine.info.n_ctx,
+            )
+        self._text = TextStream(self._vocab, stop=request.stop, skip_special=request.skip_special)
+        n_predict = room if request.max_tokens is None else min(request.max_tokens, room)
+        if n_predict < 1:
+            return self._done("length", None, 0, request.sampling.seed)
+        eog_ids: frozenset[int] = frozenset() if request.ignore_eos else frozenset(self._vocab.eog_ids)
+        seq = engine.open(request.prompt_ids, request.sampling, n_predict, eog_ids, request.n_logprobs)
+        try:
+            finish = self._steps(engine, seq, eog_ids)
+            n_cached, seed = getattr(seq, "n_cached", 0), getattr(seq, "seed", request.sampling.seed)
+        finally:
+            engine.close(seq)
+        if finish is None:
+            return {"type": "cancelled", "id": request.id, "phase": self.phase, "n_generated": self._n_generated}
+        return self._done(finish, self._text.stopped, n_cached, seed)
+
+    def _steps(self, engine: EngineLike, seq: Any, eog_ids: frozenset[int]) -> FinishReason | None:
+        """Step until the end; None when cancelled."""
+        self._tell_prefill(getattr(seq, "n_cached", 0), seq, force=True)
+        while not self.cancelled.is_set():
+            out = engine.step(seq)
+            if out.cancelled:
+                continue  # meant for us: the flag is set; meant for a session before us: the step is simply repeated
+            if out.phase == "prefill":
+                self._tell_prefill(out.done, seq, force=out.done == out.total)
+            if out.token is None:
+                if out.finish is not None:
+                    return self._end(out.finish)
+                continue
+            self.phase = "decode"
+            self._clock.token()
+            self._n_generated += 1
+            self.n_done, self.n_total = self._n_generated, seq.n_predict if hasattr(seq, "n_predict") else 0
+            if out.token not in eog_ids:
+                self._take(out)
+                if self._text.stopped is not None:
+                    return "stop"
+            if out.finish is not None:
+                return self._end(out.finish)
+        return None
+
+    def _tell_prefill(self, done: int, seq: Any, *, force: bool) -> None:
+        self.n_done = done
+        if self._clock.prefill_is_due() or force:
+            self._post(
+                {
+                    "type": "prefill",
+                    "id": self.request.id,
+                    "done": done,
+                    "total": len(self.request.prompt_ids),
+                    "cached": getattr(seq, "n_cached", 0),
+                    "ms": self._clock.since_start_ms(),
+                }
+            )
+
+    def _take(self, out: Any) -> None:
+        """One more token: send what it settles."""
+        text = self._text.push(out.token)
+        self._pending.append((out.token, [self._logprob(out)] if self.request.n_logprobs else []))
+        if self._text.stopped is not None:
+            self._send(text, self._before_stop(text))
+        elif text or self._vocab_is_silent(out.token):
+            self._send(text, len(self._pending))
+
+    def _end(self, finish: FinishReason) -> FinishReason:
+        """The engine is done: let go of the text that was held back, as half a character or a possible stop."""
+        self._send(self._text.finish(), len(self._pending))
+        return finish
+
+    def _send(self, text: str, n_tokens: int) -> None:
+        taken, self._pending = self._pending[:n_tokens], []
+        if text or taken:
+            self.outbox.push(text, [token for token, _ in taken], [lp for _, lps in taken for lp in lps])
+
+    def _before_stop(self, text: str) -> int:
+        """How many pending tokens the text before the stop string is made of; the others must not leak it."""
+        left = len(text.encode())
+        for n, (token, _) in enumerate(self._pending):
+            if left <= 0:
+                return n
+            left -= len(self._vocab.bytes_of(token))
+        return len(self._pending)
+
+    def _vocab_is_silent(self, token: int) -> bool:
+        """A token that never shows: nothing to wait for, unless others wait already."""
+        return len(self._pending) == 1 and self.request.skip_special and self._vocab.is_special(token)
+
+    def _logprob(self, out: Any) -> TokenLogprob:
+        def entry(token: int, logprob: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+            value = logprob if math.isfinite(logprob) else SMALLEST_LOGPROB
+            return TokenLogprob(token, self._vocab.bytes_of(token), max(value, SMALLEST_LOGPROB), top)
+
+        return entry(out.token, out.logprob, tuple(entry(token, logprob) for token, logprob in out.top))
+
+    def _done(self, finish: FinishReason, stop: str | None, n_cached: int, seed: int | None) -> Frame:
+        n_prompt = len(self.request.prompt_ids)
+        timings = self._clock.timings(n_prompt, n_cached, self._n_generated)
+        return done_frame(self.request.id, Done(finish, stop, n_prompt, n_cached, self._n_generated, timings, seed))
+
+
+class _Clock:
+    """When the work began, when the first and the last token came."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._first: float | None = None
+        self._last = self._prefill_told = self._start
+
+    def since_start_ms(self) -> float:
+        return (time.perf_counter() - self._start) * 1e3
+
+    def prefill_is_due(self) -> bool:
+        now = time.perf_counter()
+        if now - self._prefill_told < PREFILL_EVERY_S:
+            return False
+        self._prefill_told = now
+        return True
+
+    def token(self) -> None:
+        self._last = time.perf_counter()
+        if self._first is None:
+            self._first = self._last
+
+    def timings(self, n_prompt: int, n_cached: int, n_generated: int) -> dict[str, float]:
+        """llama-server's names and borders: the prompt's time ends with the first token, the rest is prediction."""
+        first = self._first if self._first is not None else self._last
+        prompt_n = n_prompt - n_cached
+        timings: dict[str, float] = {"cache_n": n_cached}
+        parts = ("prompt", prompt_n, first - self._start), ("predicted", n_generated, self._last - first)
+        for name, n, seconds in parts:
+            timings[f"{name}_n"] = n
+            timings[f"{name}_ms"] = seconds * 1e3
+            timings[f"{name}_per_token_ms"] = seconds * 1e3 / n if n else 0.0
+            timings[f"{name}_per_second"] = n / seconds if seconds > 0 else 0.0
+        return timings
