@@ -4,7 +4,6 @@ Everything comes from files below `root`, so that a test lays another machine in
 smallest of all levels from ours up to the root, version 2 and version 1 alike (both may be mounted at once).
 """
 
-import math
 import os
 import re
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from engine.planner import Machine
+from engine.planner import Machine, threads_for
 
 # Version 1 writes "no limit" as the largest page-aligned int64; nothing real is over 2^60.
 NO_LIMIT = 1 << 60
@@ -48,14 +47,11 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 
 def thread_choice(machine: Machine, tuned: int | None = None) -> Choice:
-    """Threads that compute: the least of physical cores in the mask, whole CPUs of the quota, tuned knee; at least 1."""
-    cores = machine.physical_cores
-    choice = Choice(cores, f"physical cores this process may use ({len(machine.cpu_mask)} CPUs in its mask)")
-    if machine.cpu_quota is not None and math.floor(machine.cpu_quota) < choice.value:
-        choice = Choice(math.floor(machine.cpu_quota), f"the cgroup's CPU quota is {machine.cpu_quota:g}")
-    if tuned is not None and tuned < choice.value:
-        choice = Choice(tuned, "measured: more threads bring nothing here")
-    return choice if choice.value >= 1 else Choice(1, f"{choice.reason}; one thread is the least")
+    """Threads that compute: the planner's choice for this mask and quota, or the knee that tuning found below it."""
+    choice = Choice(*threads_for(machine))
+    if tuned is not None and 1 <= tuned < choice.value:
+        return Choice(tuned, "measured: more threads bring nothing here")
+    return choice
 
 
 def default_threads(machine: Machine, tuned: int | None = None) -> int:

@@ -1,0 +1,131 @@
+"""`colibri chat`: several turns in the terminal, or one per line from a pipe. Not here: chats over HTTP."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from appliance.cli.flags import ENGINE, MODEL, SAMPLING, add_settings, resolved
+from appliance.cli.local import End, Local, Prefill
+from appliance.cli.progress import Progress
+from engine.errors import ColibriError
+
+if TYPE_CHECKING:
+    from engine.sampling import Sampling
+
+NAME = "chat"
+HELP = "talk with the model in the terminal"
+WORDS = """\
+/help    this list
+/reset   forget the conversation, keep the system message
+/quit    leave (so does Ctrl-D)
+Ctrl-C stops an answer; what was said so far stays in the conversation.
+A line that ends with \\ goes on in the next one.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "examples:\n  colibri chat\n  colibri chat -m model.gguf --system 'Answer in German.' --temp 0.2\n"
+        "  printf 'Hello\\nWhat did I say?\\n' | colibri chat --temp 0\n\nInside:\n" + WORDS
+    )
+    parser.add_argument("-sys", "--system", metavar="TEXT", help="a system message before the first turn")
+    add_settings(parser, MODEL, ENGINE, SAMPLING)
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = resolved(args).settings
+    sampling = settings.sampling()
+    is_terminal = sys.stdin.isatty()
+    local = Local(settings)
+    if is_terminal:
+        print(f"{local.path.name}, context {local.engine.info.n_ctx}. /help explains.", file=sys.stderr)
+    start = [{"role": "system", "content": args.system}] if args.system else []
+    messages = list(start)
+    for line in _turns(is_terminal):
+        if line in ("/quit", "/exit"):
+            break
+        if line == "/reset":
+            messages = list(start)
+            print("Forgotten.", file=sys.stderr)
+        elif line in ("/help", "/?"):
+            print(WORDS, end="", file=sys.stderr)
+        elif line.startswith("/") and " " not in line and "/" not in line[1:]:
+            print(f"there is no command {line}; /help lists them", file=sys.stderr)
+        elif line.strip():
+            turn = [*messages, {"role": "user", "content": line}]
+            try:
+                answer = _answer(local, turn, sampling, settings.n_predict)
+            except ColibriError as error:
+                # A full context ends the conversation, not the program; a pipe has nobody who could go on.
+                if not is_terminal:
+                    raise
+                print(f"{error.message} (/reset starts anew)", file=sys.stderr)
+                continue
+            messages = [*turn, {"role": "assistant", "content": answer}]
+    local.engine.shutdown()
+    return 0
+
+
+def _answer(local: Local, messages: list[dict[str, str]], sampling: "Sampling", n_predict: int) -> str:
+    """Print the answer as it comes; Ctrl-C ends it where it is."""
+    said: list[str] = []
+    progress = Progress()
+    try:
+        events = local.generate(local.chat_ids(messages), sampling, n_predict)
+        # Closed here and now: an interrupted generator that waits for the collector keeps the engine busy.
+        with closing(events):
+            for event in events:
+                if isinstance(event, Prefill):
+                    if sys.stderr.isatty() and event.done < event.total:
+                        progress.say_over(f"reading {event.done}/{event.total}")
+                    continue
+                progress.close()
+                said.append(event.text)
+                sys.stdout.write(event.text)
+                sys.stdout.flush()
+                if isinstance(event, End) and event.finish_reason == "length":
+                    print("\n(cut: -n or the context is used up)", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        progress.close()
+        print(" (stopped)", end="", file=sys.stderr, flush=True)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    return "".join(said)
+
+
+def _turns(is_terminal: bool) -> Iterator[str]:
+    """What the user says, line by line; ends with the input."""
+    if is_terminal:
+        import readline  # arrow keys and history for input(), by being imported
+
+        del readline
+    parts: list[str] = []
+    while True:
+        try:
+            line = input("... " if parts else "> ") if is_terminal else _piped()
+        except KeyboardInterrupt:
+            if not is_terminal:
+                raise
+            parts = []
+            print("\n(/quit or Ctrl-D leaves)", file=sys.stderr)
+            continue
+        except EOFError:
+            if is_terminal:
+                print(file=sys.stderr)
+            if parts:
+                yield "\n".join(parts)
+            return
+        if line.endswith("\\"):
+            parts.append(line[:-1])
+            continue
+        yield "\n".join([*parts, line])
+        parts = []
+
+
+def _piped() -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\r\n")

@@ -1,0 +1,192 @@
+"""The model in this very process, for run, chat, bench and logits. Not here: the worker process that serve starts."""
+
+import sys
+import time
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from appliance.cli.background import Background
+from appliance.cli.progress import Progress
+from appliance.settings import Settings
+from engine.errors import ColibriError, ContextLengthExceeded, UnsupportedModel
+
+if TYPE_CHECKING:
+    from engine.generate import Engine
+    from engine.sampling import Sampling
+
+    from engine.text import Text
+
+
+class BadInputFile(ColibriError):
+    """A prompt or token file that cannot be used."""
+
+    status, exit_code, type, code = 400, 3, "invalid_request_error", "bad_input_file"
+
+
+class Token(NamedTuple):
+    """One generated token; `text` is what became printable with it, maybe nothing, maybe more than this token."""
+
+    id: int
+    text: str
+    logprob: float | None
+    top: list[tuple[int, float]]
+
+
+class Prefill(NamedTuple):
+    done: int
+    total: int
+
+
+class End(NamedTuple):
+    """The last event: text that was held back, why it ended, llama-server's timings, the seed in use."""
+
+    text: str
+    finish_reason: str
+    timings: dict[str, float]
+    seed: int | None
+
+
+Event = Token | Prefill | End
+
+
+class Local:
+    """An engine and its text, owned by a background thread so that Ctrl-C is heard at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        path = settings.model_path()
+        self.path = path
+        self.settings = settings
+        self._thread = Background()
+        started = time.perf_counter()
+        progress = Progress()
+        try:
+            self.engine: Engine = self._thread.call(lambda: _load(path, settings, progress))
+        finally:
+            progress.close()
+        self.load_ms = (time.perf_counter() - started) * 1e3
+
+    @property
+    def text(self) -> "Text":
+        """Vocabulary and chat template; opened when first asked for, bench and logits never do."""
+        if not hasattr(self, "_text"):
+            from engine.gguf.reader import read_gguf
+            from engine.text import open_text
+
+            self._text: Text = open_text(read_gguf(self.path))
+        return self._text
+
+    def call(self, work: Any) -> Any:
+        """`work()` on the engine's thread."""
+        return self._thread.call(work)
+
+    def chat_ids(self, messages: list[dict[str, str]]) -> list[int]:
+        """Token ids of a conversation in the model's own template; raises UnsupportedModel if it has none."""
+        from appliance.templates import render_now
+
+        text = self.text
+        if text.chat_template is None:
+            raise UnsupportedModel("this model has no chat template; give it plain text with --raw")
+        vocab = text.vocab
+        rendered = render_now(text.chat_template, messages, add_generation_prompt=True,
+                              bos_token=text.name(vocab.bos_id), eos_token=text.name(vocab.eos_id))  # fmt: skip
+        return text.encode(rendered, add_special=True, parse_special=True)
+
+    def generate(self, ids: Sequence[int], sampling: "Sampling", n_predict: int, *, stop: Sequence[str] = (),
+                 n_logprobs: int = 0) -> Generator[Event, None, None]:  # fmt: skip
+        """Generate until EOG, a stop string, `n_predict` tokens (-1: no such limit) or the context's end."""
+        n_ctx = self.engine.info.n_ctx
+        room = n_ctx - len(ids)
+        if room < 1:
+            raise ContextLengthExceeded(
+                f"the prompt has {len(ids)} tokens and the context {n_ctx}; "
+                "shorten the prompt or give a larger --ctx-size"
+            )
+        if not ids:
+            raise BadInputFile("the prompt has no tokens; give some text")
+        n = room if n_predict < 0 else min(n_predict, room)
+        _ = self.text
+        work = _Generation(self, list(ids), sampling, n, tuple(stop), n_logprobs)
+        return self._thread.stream(work.events, self.engine.cancel)
+
+    def facts(self) -> dict[str, Any]:
+        """What `stats` says of the engine."""
+        info = self.engine.info
+        names = ("architecture", "n_ctx", "n_ctx_train", "n_params", "threads", "threads_batch", "load_mode", "type_k",
+                 "type_v", "isa", "weights_bytes", "kv_bytes")  # fmt: skip
+        known = {name: getattr(info, name) for name in names if hasattr(info, name)}
+        return {"model": self.path.name, **known, "load_ms": round(self.load_ms, 3)}
+
+
+class _Generation(NamedTuple):
+    local: Local
+    ids: list[int]
+    sampling: "Sampling"
+    n_predict: int
+    stop: tuple[str, ...]
+    n_logprobs: int
+
+    def events(self) -> Iterator[Event]:
+        from engine.tokenizer.stream import TextStream
+
+        engine, vocab = self.local.engine, self.local.text.vocab
+        stream = TextStream(vocab, stop=self.stop)
+        start = first = last = time.perf_counter()
+        if self.n_predict == 0:
+            yield End("", "length", timings(len(self.ids), 0.0, 0, 0.0), self.sampling.seed)
+            return
+        n, finish = 0, None
+        seq = engine.open(self.ids, self.sampling, self.n_predict, vocab.eog_ids, self.n_logprobs)
+        try:
+            while finish is None:
+                out = engine.step(seq)
+                if out.cancelled:
+                    return
+                if out.phase == "prefill":
+                    yield Prefill(out.done, out.total)
+                finish = out.finish
+                if out.token is None:
+                    continue
+                last = time.perf_counter()
+                n += 1
+                first = last if n == 1 else first
+                text = "" if out.token in vocab.eog_ids else stream.push(out.token)
+                if stream.stopped is not None:
+                    finish = "stop"
+                yield Token(out.token, text, out.logprob, out.top)
+        finally:
+            engine.close(seq)
+        rest = "" if stream.stopped is not None else stream.finish()
+        seed = getattr(seq, "seed", self.sampling.seed)
+        yield End(rest, finish, timings(len(self.ids), first - start, n, last - first), seed)
+
+
+def timings(prompt_n: int, prompt_s: float, predicted_n: int, predicted_s: float) -> dict[str, float]:
+    """llama-server's names and borders: the prompt's time ends with the first token, the rest is prediction."""
+    found: dict[str, float] = {"cache_n": 0}
+    for name, n, seconds in (("prompt", prompt_n, prompt_s), ("predicted", predicted_n, predicted_s)):
+        found[f"{name}_n"] = n
+        found[f"{name}_ms"] = round(seconds * 1e3, 3)
+        found[f"{name}_per_token_ms"] = round(seconds * 1e3 / n, 4) if n else 0.0
+        found[f"{name}_per_second"] = round(n / seconds, 3) if seconds > 0 else 0.0
+    return found
+
+
+def read_text(path: Path | None) -> str:
+    """A file's text, stdin's for None; raises BadInputFile for what is not there or not UTF-8."""
+    name = str(path) if path else "stdin"
+    try:
+        data = path.read_bytes() if path else sys.stdin.buffer.read()
+    except OSError as error:
+        raise BadInputFile(f"{name} cannot be read: {error.strerror}") from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInputFile(f"{name} is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}") from None
+
+
+def _load(path: Path, settings: Settings, progress: Progress) -> "Engine":
+    from engine.load import load_engine
+
+    return load_engine(path, settings.engine_options(), on_progress=progress)
+
