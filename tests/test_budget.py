@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from tests.house import EVERYTHING, MODULES, label
+from scripts.house import EVERYTHING, MODULES, label
 
 CEILING = 400
 MEDIAN = 150

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import EVERYTHING, MODULES, ROOT, caption, label
+from scripts.house import EVERYTHING, MODULES, ROOT, caption, label
 
 WITH_CODE = [p for p in EVERYTHING if p.read_text().strip()]
-SCRIPTS = [ROOT / "up", ROOT / ".ci" / "run", *sorted(p for p in (ROOT / "scripts").iterdir() if p.suffix == "")]
+SCRIPTS = [ROOT / "up", ROOT / ".ci" / "run", ROOT / "scripts" / "test"]
 
 
 @pytest.mark.parametrize("path", WITH_CODE + SCRIPTS, ids=label)
 def test_a_caption_says_what_the_file_is_for(path: Path) -> None:
-    if path.is_file():
-        words = caption(path)
-        assert 8 <= len(words) <= 120, f"the first sentence of {label(path)} is its caption in the README: {words!r}"
+    words = caption(path)
+    assert 8 <= len(words) <= 120, f"the first sentence of {label(path)} is its caption in the README: {words!r}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=label)
@@ -29,3 +28,11 @@ def test_a_module_says_what_is_not_here(path: Path) -> None:
 def test_the_readme_is_what_its_script_writes() -> None:
     done = subprocess.run([sys.executable, ROOT / "scripts" / "readme.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_names_exactly_two_commands_that_set_things_up() -> None:
+    """One runs the service, one passes the tests; a third would be a step somebody forgets."""
+    blocks = (ROOT / "README.md").read_text().split("```")[1::2]
+    commands = [b.strip() for b in blocks if "\n" not in b.strip()]
+    assert commands == ["./up", "scripts/test"]
+    assert all((ROOT / c).stat().st_mode & 0o111 for c in commands)

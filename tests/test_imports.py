@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.house import ROOT
+from scripts.house import ROOT
 
 HEAVY = ("numba", "llvmlite", "numpy", "aiohttp", "tokenizers", "jinja2", "textual", "docker", "pydantic")
 NO_NUMBA = ("numba", "llvmlite")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import MODULES, imported, label, module_name
+from scripts.house import MODULES, imported, label, module_name
 
 RANK = {
     "engine.errors": 0,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import MODULES, PACKAGES, ROOT, imported, label, module_name
+from scripts.house import MODULES, PACKAGES, ROOT, imported, label, module_name
 
 # Each place is a package or a module; a package covers all below it. The reason is the cost of a wrong import: numba
 # takes half a second and 100 MB, a second home for YAML or templates is a second set of rules about them.

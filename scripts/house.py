@@ -1,4 +1,4 @@
-"""The source files of the house and what they import, for the tests that keep it in order. Not here: any rule."""
+"""The source files of the house, their captions and what they import. Not here: the rules, which are tests."""
 
 import ast
 from pathlib import Path
