@@ -134,7 +134,7 @@ def _rope_scaling(keys: Keys, n_ctx_train: int) -> RopeScaling:
     )
     if ROPE_FREQS in keys.gguf.tensors:
         if kind not in ("none", "linear") or factor != 1.0:
-            raise UnsupportedModel(f"{keys.prefix}rope.scaling.type {quoted(kind)} beside {ROPE_FREQS} is not supported")
+            raise UnsupportedModel(f"{keys.prefix}rope.scaling.type {quoted(kind)} beside {ROPE_FREQS} is not known")
         return RopeScaling(type="llama3", n_ctx_orig=n_ctx_orig)
     if kind == "yarn":
         if scaling.ext_factor < 0.0:
