@@ -1,0 +1,165 @@
+"""Records the ops that decoder families share, with their buffers. Not here: which of them a family uses, in what order.
+
+A part takes sizes and matrices, never a family's name; one that would need a flag belongs into the family's file.
+Every extent that an op touches is asserted here, once, at load.
+"""
+
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+
+from engine.cache.kv import KvCache
+from engine.kernels import attention, rope
+from engine.kernels.act import act_bytes
+from engine.kernels.embed import embed
+from engine.kernels.gated import HIDDEN, swiglu
+from engine.kernels.jit import Kernel
+from engine.kernels.matmul import TOKENS, matmul
+from engine.kernels.merge import merged
+from engine.kernels.norm import rms_norm
+from engine.kernels.program import Buffer, Program
+from engine.kernels.step import N_ROWS, PAGE, REPLICATE
+from engine.models.shape import DecoderShape
+from engine.weights.tensor import Matrix, Table, Vector
+
+
+@dataclass(frozen=True)
+class Act:
+    """Activations of width k in the formats their readers want; `copies` bytes lie between two threads' own."""
+
+    k: int
+    copies: int
+    plain: Buffer | None
+    blocks: Buffer | None
+
+    def of(self, matrix: Matrix) -> int:
+        """The address of the format `matrix` multiplies with."""
+        buffer = self.plain if matrix.act == "f32" else self.blocks
+        assert buffer is not None and matrix.k == self.k, (matrix.name, matrix.k, self.k)
+        return buffer.address
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        return (self.plain.address if self.plain else 0, self.blocks.address if self.blocks else 0)
+
+
+class Parts:
+    """One program being recorded for steps of up to `max_rows` rows and `max_out` rows of logits on `threads` threads."""
+
+    def __init__(
+        self, shape: DecoderShape, matrices: list[Matrix], kv: KvCache, max_rows: int, max_out: int, threads: int
+    ) -> None:
+        self.shape, self.kv, self.program = shape, kv, Program()
+        self.max_rows, self.max_out, self.threads = max_rows, max_out, threads
+        self._kept: list[Buffer | Act] = []
+        self.x = Buffer(max_rows * shape.n_embd * 4)
+        self.ld_qkv = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim
+        self.qkv = Buffer(max_rows * self.ld_qkv * 4)
+        self.ld_logits = -(-shape.n_vocab // 8) * 8
+        self.logits = Buffer(max_out * self.ld_logits * 4)
+        self.max_tiles = kv.n_ctx // PAGE
+        self.partials = Buffer(attention.parts_bytes(max_rows, self.max_tiles, shape.n_heads, shape.head_dim))
+        self.scratch_bytes = self._scratch(matrices)
+        self.scratch = Buffer(self.scratch_bytes * threads)
+        self._attention_scratch = Buffer(
+            attention.scratch_bytes(shape.n_heads, shape.n_kv_heads, shape.head_dim) * threads
+        )
+
+    def _scratch(self, matrices: list[Matrix]) -> int:
+        """The most any op needs for one thread."""
+        s = self.shape
+        product = max(TOKENS * 32 + m.panel_bytes for m in matrices)
+        hidden = 2 * self.max_rows * HIDDEN * 4 + product
+        rows = 4 * max(s.n_embd, s.n_heads * s.head_dim)
+        return -(-max(hidden, rows) // 64) * 64
+
+    def act(self, k: int, *readers: Matrix) -> Act:
+        """Room for activations of width k in every format that the readers multiply with."""
+        formats = {m.act for m in readers}
+        copies = max(-(-act_bytes(f, k, REPLICATE) // 64) * 64 for f in formats)
+        size = {f: max(act_bytes(f, k, self.max_rows), copies * self.threads) for f in formats}
+        act = Act(k, copies, *(Buffer(size[f]) if f in formats else None for f in ("f32", "q32")))
+        self._kept.append(act)
+        return act
+
+    def keep(self, buffer: Buffer) -> Buffer:
+        """Hold a buffer whose address an op names for as long as the program lives."""
+        self._kept.append(buffer)
+        return buffer
+
+    def embed(self, table: Table) -> None:
+        assert table.k == self.shape.n_embd and self.x.n_bytes >= self.max_rows * table.k * 4
+        self.program.add(embed, table.address, table.row_bytes, table.blocks, table.unpack, self.x.address, table.k * 4)
+        self.program.barrier()
+
+    def norm(self, weight: Vector, out: Act, rows: int = N_ROWS) -> None:
+        """RMS norm of x (of the rows whose logits are wanted, with N_OUT) into `out`."""
+        k = self.shape.n_embd
+        assert weight.k == out.k == k and k % 8 == 0, (weight.name, weight.k, out.k, k)
+        self.program.add(
+            rms_norm, self.x.address, k * 4, weight.address, k, float(self.shape.eps), *out.addresses, out.copies,
+            self.scratch.address, self.scratch_bytes, rows,
+        )  # fmt: skip
+        self.program.tile_barrier()
+
+    def matmul(self, m: Matrix, act: Act, y: Buffer, ldy: int, column: int = 0, *, add: bool = False,
+               rows: int = N_ROWS) -> None:  # fmt: skip
+        """y[:, column : column + m.n] (+)= act m^T; ldy in floats."""
+        most = self.max_rows if rows == N_ROWS else self.max_out
+        assert column + m.n_panels * 8 <= ldy and most * ldy * 4 <= y.n_bytes, (m.name, column, m.n, ldy, y.n_bytes)
+        whole = m.n_panels - (m.tail is not None)
+        for address, count, at in ((m.address, whole, column), (m.tail and m.tail.address, 1, column + whole * 8)):
+            if address and count:
+                self.program.add(
+                    matmul, address, m.body, act.of(m), act.copies, m.blocks, y.address + at * 4, ldy * 4, count,
+                    int(add), self.scratch.address, self.scratch_bytes, rows, counter=True,
+                )  # fmt: skip
+
+    def swiglu(self, gate: Matrix, up: Matrix, act: Act, out: Act) -> None:
+        """silu(gate act) * (up act) into `out`."""
+        assert gate.n == up.n == out.k and gate.n % 8 == 0 and not gate.tail and not up.tail, (gate.name, gate.n, out.k)
+        self.program.add(
+            swiglu, gate.address, gate.body, act.of(gate), gate.blocks, up.address, up.body, act.of(up), up.blocks,
+            act.copies, gate.n, *out.addresses, self.scratch.address, self.scratch_bytes, counter=True,
+        )  # fmt: skip
+        self.program.barrier()
+
+    def attention(self, layer: int, table: Buffer, out: Act, *, neox: bool = False) -> None:
+        """Rotate and store this step's qkv, attend over the pages of `layer`, leave the result in `out`."""
+        s, kv = self.shape, self.kv
+        q, ld, at = self.qkv.address, self.ld_qkv, layer * kv.layer_bytes
+        keys, values = q + s.n_heads * s.head_dim * 4, q + (s.n_heads + s.n_kv_heads) * s.head_dim * 4
+        assert out.k == s.n_heads * s.head_dim and table.n_bytes >= kv.n_ctx * s.rope_dim * 4, (out.k, table.n_bytes)
+        assert at + kv.layer_bytes <= kv.page_bytes and s.head_dim % 8 == 0, (layer, s.head_dim)
+        k, v = attention.kv_module(kv.type_k), attention.kv_module(kv.type_v)
+        turn, add = (s.rope_dim, table.address, int(neox)), self.program.add
+        add(rope.rope_q, q, ld, s.n_heads, s.head_dim, *turn, float(s.head_dim**-0.5), counter=True)
+        add(_of(k, "store_k"), keys, ld, s.n_kv_heads, s.head_dim, *turn, at, kv.head_bytes, counter=True)
+        add(_of(v, "store_v"), values, ld, s.n_kv_heads, s.head_dim, at + kv.k_bytes, kv.head_bytes, counter=True)
+        self.program.barrier()
+        add(
+            attention.attend, q, ld, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes,
+            _of(k, "prepare"), _of(k, "scores"), _of(v, "mix"), self.partials.address, self.max_tiles,
+            self._attention_scratch.address, counter=True,
+        )  # fmt: skip
+        self.program.barrier()
+        add(
+            merged, self.partials.address, self.max_tiles, s.n_heads, s.head_dim, *out.addresses, out.copies,
+            self.scratch.address, self.scratch_bytes,
+        )  # fmt: skip
+        self.program.tile_barrier()
+
+
+def _of(module: ModuleType, name: str) -> Kernel:
+    """The kernel `name` of a K or V type's module, which carries the type in its own name."""
+    kernel: Kernel = getattr(module, f"{name}_{module.__name__.rsplit('kv_', 1)[1]}")
+    return kernel
+
+
+def rotation(shape: DecoderShape, n_ctx: int, factors: np.ndarray | None) -> Buffer:
+    """The rope table where kernels can read it, float32 (n_ctx, rope_dim)."""
+    table = rope.rope_table(n_ctx, shape.rope_dim, shape.rope_base, shape.rope_scaling, factors)
+    buffer = Buffer(table.nbytes)
+    buffer.view(np.float32)[:] = table.reshape(-1)
+    return buffer

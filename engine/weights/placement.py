@@ -1,0 +1,100 @@
+"""Carries out where weights live: panels in anonymous memory, or the mapped file as it is. Not here: the choice.
+
+    resident   repacked to 8-row panels in 2 MiB-aligned anonymous memory while the file is read once
+    mmap       nothing moves; a ragged last group of rows is copied and padded
+    mlock      mmap, and the kernel is asked to keep the pages
+"""
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from engine.kernels.pack import pack_panels
+from engine.kernels.program import Buffer
+from engine.weights.store import Store
+from engine.weights.tensor import Matrix
+
+HUGE = 2 << 20
+STRETCH = 8 << 20  # bytes packed between two progress reports
+
+
+class Arena:
+    """Anonymous memory for all panels, asked to be huge pages where the host allows it (`madvise`)."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self.n_bytes = n_bytes
+        self._map = mmap.mmap(-1, n_bytes + HUGE)
+        self._map.madvise(mmap.MADV_HUGEPAGE)
+        start = np.frombuffer(self._map, np.uint8).ctypes.data
+        self._next = -(-start // HUGE) * HUGE
+        self._end = start + n_bytes + HUGE
+
+    def take(self, n_bytes: int) -> int:
+        """The address of n_bytes on a 64-byte line."""
+        at = self._next
+        self._next = -(-(at + n_bytes) // 64) * 64
+        assert self._next <= self._end, "the arena is too small"
+        return at
+
+
+def place_resident(store: Store, threads: int, on_progress: Callable[[int, int], None]) -> Arena:
+    """Pack every matrix into a new arena; on_progress(bytes done, of all)."""
+    sizes = [m.n_panels * m.panel_bytes for m in store.matrices]
+    arena = Arena(sum(sizes) + 64 * len(sizes))
+    done, total = 0, sum(sizes)
+    _ = pack_panels.address
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        futures = []
+        for matrix, size in zip(store.matrices, sizes, strict=True):
+            out = arena.take(size)
+            futures += [pool.submit(_pack, matrix, out, p, q) for p, q in _stretches(matrix)]
+            matrix.address, matrix.body = out, matrix.quant.panels
+        for future in futures:
+            done += future.result()
+            on_progress(done, total)
+    return arena
+
+
+def _stretches(matrix: Matrix) -> list[tuple[int, int]]:
+    step = max(1, STRETCH // matrix.panel_bytes)
+    return [(p, min(p + step, matrix.n_panels)) for p in range(0, matrix.n_panels, step)]
+
+
+def _pack(matrix: Matrix, out: int, p0: int, p1: int) -> int:
+    """Panels p0..p1; the last one is padded with zero rows when the matrix ends in it."""
+    size, whole = matrix.panel_bytes, min(p1, matrix.n // 8)
+    pack = matrix.quant.pack.address
+    if whole > p0:
+        pack_panels(pack, matrix.source + p0 * size, matrix.blocks, out + p0 * size, size, whole - p0)
+    if p1 > whole:
+        last = _padded(matrix)
+        pack_panels(pack, last.address, matrix.blocks, out + whole * size, size, 1)
+    return (p1 - p0) * size
+
+
+def _padded(matrix: Matrix) -> Buffer:
+    """The rows behind the last whole eight, filled up with zeros."""
+    buffer = Buffer(matrix.panel_bytes)
+    start = matrix.n // 8 * matrix.panel_bytes
+    n_bytes = matrix.n * matrix.panel_bytes // 8 - start
+    ctypes.memmove(buffer.address, matrix.source + start, n_bytes)
+    return buffer
+
+
+def place_mapped(store: Store, lock: bool) -> str:
+    """Leave the weights in the file; returns a note when locking them was asked for and refused."""
+    for matrix in store.matrices:
+        if matrix.n % 8:
+            matrix.tail = _padded(matrix)
+    store.map.madvise(mmap.MADV_WILLNEED)
+    if not lock:
+        return ""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlock(ctypes.c_void_p(store.base), ctypes.c_size_t(store.gguf.n_bytes)) == 0:
+        return ""
+    reason = os.strerror(ctypes.get_errno()).lower()
+    return f"the kernel refused to lock {store.gguf.n_bytes >> 20} MiB ({reason}); raise the memlock limit (ulimit -l)"
