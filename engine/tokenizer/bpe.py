@@ -1,0 +1,144 @@
+"""Text to ids by byte-level BPE: special tokens, pieces, merges. Not here: where text is cut (splitters.py, cuts.py).
+
+Merging is the package `tokenizers`, given one piece at a time: its queue is n log n in a piece's length (a piece of
+1 MB: 0.3 to 0.9 s on a Zen 3 core), and it lets go of the interpreter lock meanwhile. Its own splitting is not used:
+on a megabyte of single digits it took 0.6 GB and 2.8 s where spans take 10 MB.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from engine.errors import BadModelFile
+from engine.tokenizer.alphabet import BYTE_OF_CHAR
+from engine.tokenizer.cuts import pieces
+from engine.tokenizer.splitters import Splitter
+from engine.tokenizer.vocab import Kind, Vocab
+
+# One prompt is one stream of pieces; a thread per core would only take cores from the engine. Read by `tokenizers`
+# when it is first used.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
+
+REMEMBERED = 16_384  # pieces whose ids are kept: the words of a language, about 3 MB
+REMEMBERED_CHARS = 32  # longer pieces hardly come twice
+BATCH = 4_096  # new pieces merged at a time
+
+
+class BpeEncoder:
+    """Encodes with one file's vocabulary and merges. Safe to use from several threads at once."""
+
+    def __init__(self, vocab: Vocab, merges: Sequence[object], splitter: Splitter) -> None:
+        """BadModelFile when a merge is not two texts with a space between them."""
+        self._splitter = splitter
+        ids = {token: i for i, token in enumerate(vocab.tokens) if _mergeable(token, vocab.kinds[i])}
+        model = models.BPE(ids, _merge_pairs(merges, ids), ignore_merges=splitter.whole_first)
+        self._merger = Tokenizer(model)
+        self._merger.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        self._known: dict[str, tuple[int, ...]] = {}
+        self._names = _names(vocab)
+
+    def encode(self, text: str, parse_special: bool) -> list[int]:
+        """The ids of a text, without begin or end tokens. Control tokens are seen in it only with `parse_special`;
+        user-defined ones always, as they are text. A lone surrogate counts as U+FFFD."""
+        if not text.isascii():
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        out: list[int] = []
+        for part in self._parts(text, parse_special):
+            if isinstance(part, int):
+                out.append(part)
+            else:
+                self._encode_plain(part, out)
+        return out
+
+    def _parts(self, text: str, parse_special: bool) -> list[str | int]:
+        """Text and the special tokens in it, in order; longer names are looked for first, in the whole text."""
+        parts: list[str | int] = [text]
+        for name, token_id, is_text in self._names:
+            if (parse_special or is_text) and name in text:
+                parts = [new for part in parts for new in _around(part, name, token_id)]
+        return parts
+
+    def _encode_plain(self, text: str, out: list[int]) -> None:
+        known = self._known
+        waiting: list[str] = []
+        fresh: dict[str, tuple[int, ...]] = {}
+        for piece in pieces(text, self._splitter.steps):
+            waiting.append(piece)
+            if piece not in known and piece not in fresh:
+                fresh[piece] = ()
+            if len(fresh) >= BATCH or len(waiting) >= 4 * BATCH:
+                self._settle(waiting, fresh, out)
+        self._settle(waiting, fresh, out)
+
+    def _settle(self, waiting: list[str], fresh: dict[str, tuple[int, ...]], out: list[int]) -> None:
+        """Merge the `fresh` pieces, append the ids of all that wait, and forget both."""
+        if fresh:
+            found = self._merger.encode_batch_fast(list(fresh), add_special_tokens=False)
+            fresh.update(zip(fresh, (tuple(each.ids) for each in found), strict=True))
+        known = self._known
+        for piece in waiting:
+            ids = fresh.get(piece)
+            out.extend(known[piece] if ids is None else ids)
+        # A new dictionary, not a cleared one: another thread may be between its test and its look-up.
+        kept = {piece: ids for piece, ids in fresh.items() if len(piece) <= REMEMBERED_CHARS}
+        if kept:
+            self._known = {**known, **kept} if len(known) + len(kept) <= REMEMBERED else kept
+        waiting.clear()
+        fresh.clear()
+
+
+def _mergeable(token: str, kind: int) -> bool:
+    """Whether merging may end at this token. Control tokens come from their names alone, so that no spelling of a
+    user's text makes one; a file that calls a single byte a control token still means the byte."""
+    if kind in (Kind.CONTROL, Kind.UNKNOWN, Kind.UNUSED):
+        return len(token) == 1 and token in BYTE_OF_CHAR
+    return token.isascii() or _is_text(token)
+
+
+def _is_text(token: str) -> bool:
+    """False for a token with bytes that are not UTF-8 (surrogate escapes): it can be written but never read."""
+    try:
+        token.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _merge_pairs(merges: Sequence[object], ids: dict[str, int]) -> list[tuple[str, str]]:
+    """The merges in order of rank. One whose parts or result are not in the vocabulary can never be used; of two
+    alike the first counts."""
+    pairs: dict[tuple[str, str], None] = {}
+    for rank, merge in enumerate(merges):
+        # Looked for after the first character: a space is written otherwise, but a broken file may begin with one.
+        cut = merge.find(" ", 1) if isinstance(merge, str) else -1
+        if not isinstance(merge, str) or cut < 0:
+            raise BadModelFile(f"tokenizer.ggml.merges: entry {rank} is {str(merge)[:40]!r}, not two texts with a space "
+                               "between them; the file is damaged")
+        left, right = merge[:cut], merge[cut + 1:]
+        if left in ids and right in ids and left + right in ids:
+            pairs.setdefault((left, right))
+    return list(pairs)
+
+
+def _names(vocab: Vocab) -> list[tuple[str, int, bool]]:
+    """(name, id, is part of the text) of the tokens that are found by name: longest first, in bytes."""
+    kinds = (Kind.CONTROL, Kind.USER_DEFINED, Kind.UNKNOWN)
+    found = [
+        (token, i, vocab.kinds[i] == Kind.USER_DEFINED)
+        for i, token in enumerate(vocab.tokens)
+        if vocab.kinds[i] in kinds and token and _is_text(token)
+    ]
+    return sorted(found, key=lambda name: -len(name[0].encode()))
+
+
+def _around(part: str | int, name: str, token_id: int) -> Iterator[str | int]:
+    if isinstance(part, int) or name not in part:
+        yield part
+        return
+    rest: Iterable[str] = part.split(name)
+    for i, text in enumerate(rest):
+        if i:
+            yield token_id
+        if text:
+            yield text

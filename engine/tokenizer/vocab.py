@@ -1,0 +1,136 @@
+"""The vocabulary of a model file: ids, the bytes behind them, which ids are special. Not here: text to ids (bpe.py).
+
+Cheap on purpose (it keeps the file's own list and one byte per token): the worker needs nothing else to write text.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+from engine.errors import BadModelFile, InvalidParameter, UnsupportedModel
+from engine.tokenizer.alphabet import spoken
+from engine.tokenizer.endings import control_looking, end_of_generation, shown_anyway
+
+NO_ID = 0xFFFFFFFF  # how converters write "there is none" into an unsigned key
+
+
+class Kind(IntEnum):
+    """`tokenizer.ggml.token_type`, with the numbers of the file format."""
+
+    UNDEFINED = 0
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class Vocab:
+    """Ids and their bytes. Raises BadModelFile or UnsupportedModel for a vocabulary that contradicts itself."""
+
+    def __init__(self, metadata: Mapping[str, object], *, add_bos_default: bool = False) -> None:
+        model = metadata.get("tokenizer.ggml.model")
+        if not isinstance(model, str):
+            raise BadModelFile("the model file has no tokenizer (the key tokenizer.ggml.model is missing); use a file "
+                               "that was converted with its tokenizer")
+        if model != "gpt2":
+            raise UnsupportedModel(f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); "
+                                   "this version reads byte-level BPE only, which is called 'gpt2'")
+        self.tokens = _strings(metadata, "tokenizer.ggml.tokens")
+        self.n_vocab = len(self.tokens)
+        self.kinds = _kinds(metadata, self.n_vocab)
+        self.bos_id = self._id(metadata, "bos")
+        self.eos_id = self._id(metadata, "eos")
+        self.eot_id = self._id(metadata, "eot")
+        self.eom_id = self._id(metadata, "eom")
+        self.add_bos = _flag(metadata, "tokenizer.ggml.add_bos_token", add_bos_default) and self.bos_id is not None
+        self.add_eos = _flag(metadata, "tokenizer.ggml.add_eos_token", False) and self.eos_id is not None
+        self.eog_ids = self._endings()
+
+    def _id(self, metadata: Mapping[str, object], name: str) -> int | None:
+        key = f"tokenizer.ggml.{name}_token_id"
+        value = metadata.get(key)
+        if value is None or value == NO_ID:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < self.n_vocab:
+            raise BadModelFile(f"{key} is {str(value)[:40]}, which is no id of the {self.n_vocab} tokens in the file; "
+                               "the file is damaged or was converted wrongly")
+        return value
+
+    def _endings(self) -> frozenset[int]:
+        """Settle the kinds of tokens that files mislabel, and find the ids that end an answer."""
+        looks = control_looking()
+        found = {token: i for i, token in enumerate(self.tokens) if token in looks}
+        for i in found.values():
+            self.kinds[i] = Kind.CONTROL
+        ends = end_of_generation(found)
+        for token, i in found.items():
+            if token in shown_anyway(found):
+                self.kinds[i] = Kind.USER_DEFINED
+        return frozenset(ends | {i for i in (self.eos_id, self.eot_id, self.eom_id) if i is not None})
+
+    def _check(self, token_id: int) -> int:
+        if not 0 <= token_id < self.n_vocab:
+            raise InvalidParameter(f"token id {token_id} is outside the vocabulary; ids go from 0 to {self.n_vocab - 1}")
+        return token_id
+
+    def is_control(self, token_id: int) -> bool:
+        """A marker such as <|im_end|>: never made from plain text unless special tokens are parsed."""
+        return self.kinds[self._check(token_id)] == Kind.CONTROL
+
+    def is_special(self, token_id: int) -> bool:
+        """Not part of the answer's text (control and unknown); user-defined tokens are text."""
+        return self.kinds[self._check(token_id)] in (Kind.CONTROL, Kind.UNKNOWN)
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """The bytes that a token stands for; of a special token its name, of a filler nothing.
+
+        A token with characters outside the byte alphabet stands for its own UTF-8.
+        """
+        kind = self.kinds[self._check(token_id)]
+        token = self.tokens[token_id]
+        if kind == Kind.UNUSED:
+            return b""
+        if kind == Kind.BYTE and len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+            try:
+                return bytes.fromhex(token[3:5])
+            except ValueError:
+                pass
+        raw = spoken(token) if kind in (Kind.NORMAL, Kind.UNDEFINED, Kind.BYTE) else None
+        return token.encode("utf-8", "surrogateescape") if raw is None else raw
+
+    def decode(self, ids: Sequence[int], special: bool = False) -> bytes:
+        """The bytes of a row of ids, special tokens by name or left out."""
+        return b"".join(self.bytes_of(i) for i in ids if special or not self.is_special(i))
+
+
+def _strings(metadata: Mapping[str, object], key: str) -> list[str]:
+    value = metadata.get(key)
+    if not isinstance(value, list) or not value or not all(type(item) is str for item in value):
+        seen = "missing" if value is None else "not a list of texts"
+        raise BadModelFile(f"{key} is {seen}; the file has no usable vocabulary, download or convert it again")
+    return value
+
+
+def _kinds(metadata: Mapping[str, object], n_vocab: int) -> bytearray:
+    """One byte per token; a file without the key has normal tokens only."""
+    value = metadata.get("tokenizer.ggml.token_type")
+    if value is None:
+        return bytearray([Kind.NORMAL]) * n_vocab
+    if not isinstance(value, list) or len(value) != n_vocab:
+        seen = len(value) if isinstance(value, list) else "no list"
+        raise BadModelFile(f"tokenizer.ggml.token_type has {seen} entries for {n_vocab} tokens; the file is damaged")
+    try:
+        kinds = bytearray(value)
+    except (TypeError, ValueError):
+        kinds = bytearray([255])
+    if max(kinds) > max(Kind):
+        raise BadModelFile("tokenizer.ggml.token_type holds something other than the kinds 0 to 6; the file is damaged")
+    return kinds
+
+
+def _flag(metadata: Mapping[str, object], key: str, default: bool) -> bool:
+    value = metadata.get(key, default)
+    if not isinstance(value, bool):
+        raise BadModelFile(f"{key} is {str(value)[:40]!r}, not true or false; the file was converted wrongly")
+    return value
