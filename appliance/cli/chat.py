@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{error.message} (/reset starts anew)", file=sys.stderr)
                 continue
             messages = [*turn, {"role": "assistant", "content": answer}]
-    local.engine.shutdown()
+    local.close()
     return 0
 
 

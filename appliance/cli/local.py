@@ -2,9 +2,9 @@
 
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from appliance.cli.background import Background
 from appliance.cli.progress import Progress
@@ -13,9 +13,12 @@ from engine.errors import ColibriError, ContextLengthExceeded, UnsupportedModel
 
 if TYPE_CHECKING:
     from engine.generate import Engine
+    from engine.gguf.reader import GgufFile
     from engine.sampling import Sampling
 
     from engine.text import Text
+
+T = TypeVar("T")
 
 
 class BadInputFile(ColibriError):
@@ -70,15 +73,29 @@ class Local:
     def text(self) -> "Text":
         """Vocabulary and chat template; opened when first asked for, bench and logits never do."""
         if not hasattr(self, "_text"):
-            from engine.gguf.reader import read_gguf
             from engine.text import open_text
 
-            self._text: Text = open_text(read_gguf(self.path))
+            self._text: Text = open_text(self.header)
         return self._text
 
-    def call(self, work: Any) -> Any:
+    @property
+    def header(self) -> "GgufFile":
+        """The file's metadata and tensor list."""
+        from engine.gguf.reader import read_gguf
+
+        return read_gguf(self.path)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.call(self.engine.shutdown)
+
+    def call(self, work: Callable[[], T]) -> T:
         """`work()` on the engine's thread."""
         return self._thread.call(work)
+
+    def stream(self, work: Callable[[], Iterable[T]]) -> Generator[T, None, None]:
+        """The items of `work()` from the engine's thread; leaving early cancels the running step."""
+        return self._thread.stream(work, self.engine.cancel)
 
     def chat_ids(self, messages: list[dict[str, str]]) -> list[int]:
         """Token ids of a conversation in the model's own template; raises UnsupportedModel if it has none."""
@@ -107,7 +124,7 @@ class Local:
         n = room if n_predict < 0 else min(n_predict, room)
         _ = self.text
         work = _Generation(self, list(ids), sampling, n, tuple(stop), n_logprobs)
-        return self._thread.stream(work.events, self.engine.cancel)
+        return self.stream(work.events)
 
     def facts(self) -> dict[str, Any]:
         """What `stats` says of the engine."""
@@ -186,7 +203,8 @@ def read_text(path: Path | None) -> str:
 
 
 def _load(path: Path, settings: Settings, progress: Progress) -> "Engine":
+    from appliance.host import read_machine
     from engine.load import load_engine
 
-    return load_engine(path, settings.engine_options(), on_progress=progress)
+    return load_engine(path, settings.engine_options(), read_machine(), on_progress=progress)
 

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if len(ids) > info.n_ctx:
         raise ContextLengthExceeded(f"{len(ids)} tokens are over the context of {info.n_ctx}; give a larger --ctx-size")
     tops = local.call(lambda: local.engine.logits(ids, min(args.top, info.n_vocab)))
-    local.engine.shutdown()
+    local.close()
     if args.json:
         pairs = [[[int(i), float(lp)] for i, lp in top] for top in tops]
         positions = [{"token": token, "top": top} for token, top in zip(ids, pairs, strict=True)]

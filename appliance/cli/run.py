@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     answer = _answer(local, ids, sampling, settings.n_predict, args)
     if args.json:
         print(json.dumps(answer, ensure_ascii=False))
-    local.engine.shutdown()
+    local.close()
     return 0
 
 

@@ -1,0 +1,63 @@
+"""How fast this machine reads memory: what no decoder can pass. Not here: what the engine reaches.
+
+A token of an answer reads every weight once, so bytes per second of plain reading bound it. The probe is libc's memchr
+over memory that holds no match: vector loads and a compare, on as many threads as the engine uses; ctypes releases the
+GIL for the call.
+"""
+
+import ctypes
+import mmap
+import time
+from threading import Barrier, Lock, Thread
+
+MIB = 1 << 20
+# Past any cache of a machine of this kind, and small enough to be there next to a model.
+PROBE_BYTES = 192 * MIB
+PASSES = 5
+
+
+def read_gbps(threads: int) -> float | None:
+    """10^9 bytes per second that `threads` threads read together, best of five passes; None if it cannot be told."""
+    try:
+        memchr = ctypes.CDLL(None).memchr
+    except (OSError, AttributeError):
+        return None
+    memchr.argtypes, memchr.restype = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t), ctypes.c_void_p
+    try:
+        area = mmap.mmap(-1, PROBE_BYTES)
+    except OSError:
+        return None
+    try:
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            area.madvise(mmap.MADV_HUGEPAGE)
+        view = (ctypes.c_char * PROBE_BYTES).from_buffer(area)
+        base = ctypes.addressof(view)
+        ctypes.memset(base, 1, PROBE_BYTES)  # pages never written are all one page of zeros
+        best = _best_pass(memchr, base, max(1, threads))
+        del view
+    finally:
+        area.close()
+    return PROBE_BYTES / best / 1e9
+
+
+def _best_pass(memchr: "ctypes._NamedFuncPointer", base: int, threads: int) -> float:
+    """Seconds of the fastest pass, from the first reader's start to the last one's end, as the readers saw it."""
+    share = PROBE_BYTES // threads // 4096 * 4096
+    barrier, lock = Barrier(threads), Lock()
+    spans: list[list[tuple[float, float]]] = [[] for _ in range(PASSES)]
+
+    def read(i: int) -> None:
+        length = share if i < threads - 1 else PROBE_BYTES - share * i
+        for span in spans:
+            barrier.wait()
+            start = time.perf_counter()
+            memchr(base + share * i, 2, length)
+            with lock:
+                span.append((start, time.perf_counter()))
+
+    readers = [Thread(target=read, args=(i,), daemon=True) for i in range(threads)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    return min(max(end for _, end in span) - min(start for start, _ in span) for span in spans)
