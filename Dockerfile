@@ -6,14 +6,13 @@
 FROM debian:trixie-slim AS base
 RUN apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 numactl >/dev/null \
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 
 FROM base AS build
 RUN apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         ca-certificates python3-pip python3-setuptools python3-venv >/dev/null
-# A pattern that matches no file is allowed beside a name that does.
-COPY .dockerignore .host-ca/*.crt /usr/local/share/ca-certificates/
+COPY .host-ca/ /usr/local/share/ca-certificates/
 RUN update-ca-certificates >/dev/null 2>&1
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL

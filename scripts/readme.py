@@ -39,7 +39,7 @@ def _folder(folder: Path, depth: int) -> list[str]:
     opening = folder / "__init__.py"
     words = CLOSED.get(name) or (caption(opening) if opening.is_file() else "")
     lines = [f"{pad}{folder.name + '/':<{26 - len(pad)}} {words}".rstrip()]
-    if name in CLOSED and CLOSED[name]:
+    if CLOSED.get(name):
         return lines
     entries = [e for e in sorted(folder.iterdir()) if e.name[0] not in "._" and e.name != "results"]
     for entry in sorted(entries, key=lambda e: (e.is_dir(), e.name)):

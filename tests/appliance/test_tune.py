@@ -139,7 +139,7 @@ def test_a_damaged_state_file_stops_everything(machine: Host, text: str) -> None
 
 @pytest.mark.parametrize("path, old", [("etc/motd", "madvise"), (THP, "sudo"), (f"{CPUS}/../../../etc/motd", "x")])
 def test_a_forged_state_file_reaches_nothing_else(machine: Host, path: str, old: str) -> None:
-    """The state file lies on a volume that the service may write; only known files take only their own words."""
+    """Somebody who can edit our notes must not become root by them: only known files take only their own words."""
     machine.put("etc/motd", "hello")
     machine.state.parent.mkdir()
     machine.state.write_text(json.dumps({"version": 1, "changes": [{"path": path, "old": old, "new": "hello"}]}))
