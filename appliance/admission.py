@@ -1,0 +1,152 @@
+"""From messages or a prompt to generations the engine can start: rendered, tokenised, counted, capped, or refused.
+
+Rendering happens in the limited helper process, tokenising in a thread, so the event loop answers others meanwhile.
+Not here: HTTP, JSON and field names of an API (appliance/api), the queue, text coming out.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from appliance.request import GenerateRequest, Lane
+from engine.errors import ContextLengthExceeded, InvalidParameter, RequestError
+from engine.sampling import Sampling
+from engine.text import Text
+
+TOKENISERS = 2
+"""Threads that tokenise: one long prompt must not hold up a short one, more would take cores from the engine."""
+
+
+class Renders(Protocol):
+    """What admission needs of a chat template renderer."""
+
+    async def render(
+        self, template: str, messages: list[dict[str, Any]], *, tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True, bos_token: str = "", eos_token: str = "",
+        extra: dict[str, Any] | None = None,
+    ) -> str: ...  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a client asked for besides the prompt. `sampling` holds only the named settings, the rest are defaults."""
+
+    model: str
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    n: int = 1
+    n_logprobs: int = 0
+    ignore_eos: bool = False
+    skip_special: bool = True
+    return_progress: bool = False
+    lane: Lane = "interactive"
+
+
+class Admission:
+    """The text side of one model: `text` is its tokenizer and template, `n_ctx` the context that will be allocated."""
+
+    def __init__(self, text: Text, renderer: Renders, *, n_ctx: int, defaults: Sampling, n_predict: int = -1) -> None:
+        self.text = text
+        self.n_ctx = n_ctx
+        self._renderer = renderer
+        self._defaults = defaults
+        self._n_predict = n_predict
+        self._threads = ThreadPoolExecutor(TOKENISERS, thread_name_prefix="tokenise")
+
+    def close(self) -> None:
+        """Let the tokenising threads go."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def warm(self) -> None:
+        """Build the encoder before the first request needs it."""
+        await asyncio.get_running_loop().run_in_executor(self._threads, self.text.prepare)
+
+    async def render(
+        self, messages: list[dict[str, Any]], *, extra: dict[str, Any] | None = None, add_generation_prompt: bool = True
+    ) -> str:
+        """The prompt the model's own template makes of `messages`; raises TemplateError with the template's words."""
+        template = self.text.chat_template
+        if template is None:
+            raise RequestError("this model has no chat template; send the whole prompt to /v1/completions instead")
+        vocab = self.text.vocab
+        return await self._renderer.render(
+            template, messages, add_generation_prompt=add_generation_prompt, bos_token=self.text.name(vocab.bos_id),
+            eos_token=self.text.name(vocab.eos_id), extra=extra or {},
+        )  # fmt: skip
+
+    async def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Token ids; a text that cannot fit whatever its tokens are is refused without tokenising it."""
+        fewest = len(text.encode("utf-8")) // self._longest
+        if fewest >= self.n_ctx:
+            raise self._too_long(f"at least {fewest}", fewest)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self.text.encode, text, add_special, parse_special)
+
+    async def chat_ids(self, messages: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> list[int]:
+        """Ids of a conversation, with exactly one begin token when the template or the file asks for one."""
+        return await self.encode(await self.render(messages, extra=extra), add_special=True, parse_special=True)
+
+    async def prompt_ids(self, prompt: str | Sequence[int]) -> list[int]:
+        """Ids of a raw prompt; given ids are checked against the vocabulary and taken as they are.
+
+        The begin token comes as the file says, and not twice when the prompt begins with its text.
+        """
+        if isinstance(prompt, str):
+            return await self.encode(prompt, add_special=True, parse_special=True)
+        n_vocab = self.text.vocab.n_vocab
+        for token in prompt:
+            if not 0 <= token < n_vocab:
+                raise InvalidParameter(f"token id {token} is outside the vocabulary of {n_vocab}", param="prompt")
+        return list(prompt)
+
+    def requests(self, ids: list[int], wish: Wish, name: str) -> list[GenerateRequest]:
+        """`wish.n` generations for one prompt, named `name-0`, `name-1` …; with a seed each gets its own, one higher.
+
+        Raises ContextLengthExceeded when the prompt leaves no room for one token, InvalidParameter for a sampler's
+        value; a limit above the room is capped to it.
+        """
+        if not ids:
+            raise InvalidParameter("the prompt has no token at all; send some text", param="prompt")
+        room = self.n_ctx - len(ids)
+        if room < 1:
+            raise self._too_long(str(len(ids)), len(ids))
+        limits = [n for n in (wish.max_tokens, self._n_predict if self._n_predict >= 0 else None) if n is not None]
+        sampling = self._sampling(wish)
+        first = GenerateRequest(
+            id=f"{name}-0", prompt_ids=ids, sampling=sampling, model=wish.model, max_tokens=min([room, *limits]),
+            stop=wish.stop, ignore_eos=wish.ignore_eos, n_logprobs=wish.n_logprobs, skip_special=wish.skip_special,
+            return_progress=wish.return_progress, lane=wish.lane,
+        )  # fmt: skip
+        more = [
+            replace(first, id=f"{name}-{i}", sampling=replace(sampling, seed=(sampling.seed + i) % (1 << 64)))
+            if sampling.seed is not None
+            else replace(first, id=f"{name}-{i}")
+            for i in range(1, wish.n)
+        ]
+        return [first, *more]
+
+    def _sampling(self, wish: Wish) -> Sampling:
+        n_vocab = self.text.vocab.n_vocab
+        for token in wish.sampling.get("logit_bias", {}):
+            if not 0 <= token < n_vocab:
+                text = f"logit_bias names token {token}, outside the vocabulary of {n_vocab}"
+                raise InvalidParameter(text, param="logit_bias")
+        sampling = replace(self._defaults, **wish.sampling)
+        sampling.validate()
+        return sampling
+
+    @cached_property
+    def _longest(self) -> int:
+        vocab = self.text.vocab
+        return max(1, max(len(vocab.bytes_of(token)) for token in range(vocab.n_vocab)))
+
+    def _too_long(self, seen: str, n_prompt: int) -> ContextLengthExceeded:
+        return ContextLengthExceeded(
+            f"the prompt has {seen} tokens, and the context of {self.n_ctx} must hold it and at least one token of the "
+            "answer; send a shorter prompt or start the server with a larger --ctx-size",
+            n_prompt_tokens=n_prompt, n_ctx=self.n_ctx,
+        )  # fmt: skip

@@ -1,0 +1,212 @@
+"""POST /v1/chat/completions and /v1/completions: from the body to the answer. Not here: fields, shapes, the queue.
+
+Headers of a stream leave with the engine's first sign of life or after PATIENCE_S, so that a refusal that comes at once
+still has its status; from then on an error is an event.
+"""
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from typing import Any
+
+from aiohttp import web
+
+from appliance.admission import Wish
+from appliance.api.body import read_object
+from appliance.api.errors import UnsupportedParameter, public
+from appliance.api.fields import parse
+from appliance.api.generation import END, Generation, Identity, Limits, View, position
+from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, Sampled
+from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
+from appliance.api.shapes import Answer, ChatShape, CompletionShape, Shape
+from appliance.api.sse import ClientStalled, EventStream, dumps
+from appliance.request import Done, GenerateRequest, Piece, Prefill
+from engine.errors import ContextLengthExceeded, InvalidParameter
+
+PATIENCE_S = 5.0
+LOOK_S = 1.0
+"""How often a silent client's connection is looked at."""
+SAMPLING_FIELDS = (
+    "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "repeat_last_n", "presence_penalty",
+    "frequency_penalty",
+)  # fmt: skip
+Prompts = Callable[[], Awaitable[list[list[int]]]]
+
+
+async def chat(request: web.Request) -> web.StreamResponse:
+    """One assistant turn after the given messages."""
+    services = request.app[SERVICES]
+    body, raw = await read_object(request, services.body_cap)
+    ask = parse(ChatRequest, body)
+    n_top = ask.top_logprobs or 0 if ask.logprobs else ask.n_probs or None
+    notes = [f"{name} is accepted and changes nothing here" for name in ("store", "reasoning_effort") if body.get(name)]
+
+    async def prompts() -> list[list[int]]:
+        messages = [message.plain() for message in ask.messages]
+        try:
+            return [await services.admission.chat_ids(messages, ask.chat_template_kwargs)]
+        except ContextLengthExceeded as error:
+            error.param = "messages"
+            raise
+
+    wish = _wish(services, ask, [ask.max_tokens, ask.max_completion_tokens], n_top)
+    generation = await _generation(request, raw, ask, wish, "chatcmpl", prompts)
+    shape = ChatShape(
+        **_common(services, generation, wish, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier
+    )
+    return await (_stream if ask.stream else _plain)(request, generation, shape)
+
+
+async def complete(request: web.Request) -> web.StreamResponse:
+    """Text after the given prompt, or after each of several."""
+    services = request.app[SERVICES]
+    body, raw = await read_object(request, services.body_cap)
+    ask = parse(CompletionRequest, body)
+    given = ask.prompts()
+    if len(given) * (ask.n or 1) > MAX_CHOICES:
+        text = f"{len(given)} prompts with {ask.n or 1} answers each are more than {MAX_CHOICES} answers; send fewer"
+        raise InvalidParameter(text, param="prompt")
+
+    async def prompts() -> list[list[int]]:
+        return [await services.admission.prompt_ids(prompt) for prompt in given]
+
+    wish = _wish(services, ask, [ask.max_tokens], ask.logprobs)
+    generation = await _generation(request, raw, ask, wish, "cmpl", prompts)
+    decode = services.admission.text.decode
+    echoes = [prompt if isinstance(prompt, str) else decode(prompt) for prompt in given] if ask.echo else []
+    shape = CompletionShape(**_common(services, generation, wish, ask, ask.logprobs), echoes=tuple(echoes))
+    return await (_stream if ask.stream else _plain)(request, generation, shape)
+
+
+def _wish(services: Services, ask: Sampled, limits: list[int | None], n_top: int | None) -> Wish:
+    sampling: dict[str, Any] = {name: getattr(ask, name) for name in SAMPLING_FIELDS if getattr(ask, name) is not None}
+    if ask.seed is not None:
+        sampling["seed"] = None if ask.seed == -1 else ask.seed
+    if ask.logit_bias:
+        sampling["logit_bias"] = {int(token): bias for token, bias in ask.logit_bias.items()}
+    return Wish(
+        model=services.model.check(ask.model),
+        max_tokens=min((limit for limit in limits if limit is not None and limit >= 0), default=None),
+        stop=ask.stops(),
+        sampling=sampling,
+        n=ask.n or 1,
+        n_logprobs=0 if n_top is None else max(1, n_top),
+        ignore_eos=bool(ask.ignore_eos),
+        skip_special=ask.skip_special_tokens is not False,
+        return_progress=bool(ask.return_progress),
+    )
+
+
+def _common(services: Services, generation: Generation, wish: Wish, ask: Sampled, n_top: int | None) -> dict[str, Any]:
+    with_usage = ask.stream_options is not None and bool(ask.stream_options.include_usage)
+    return {
+        "id": generation.name, "created": generation.created, "model": wish.model, "n": wish.n, "n_top": n_top,
+        "with_usage": with_usage, "fingerprint": services.fingerprint(),
+    }  # fmt: skip
+
+
+async def _generation(
+    request: web.Request, raw: bytes, ask: Sampled, wish: Wish, prefix: str, prompts: Prompts
+) -> Generation:
+    """The answer to view: one that is attached to, or a new one."""
+    services = request.app[SERVICES]
+    services.check_open()
+    identity = _identity(request, raw)
+    if (running := services.generations.find(identity)) is not None:
+        return running
+    name = f"{prefix}-{uuid.uuid4().hex}"
+    requests: list[GenerateRequest] = []
+    for i, ids in enumerate(await prompts()):
+        requests += services.admission.requests(ids, wish, f"{name}-{i}")
+    # Another request with the same identity may have come in while this one was tokenised.
+    if (running := services.generations.find(identity)) is not None:
+        return running
+    decode_ms = ask.t_max_predict_ms
+    limits = Limits(services.settings.timeout, decode_ms / 1000 if decode_ms is not None and decode_ms > 0 else None)
+    return services.generations.start(name, identity, requests, limits)
+
+
+def _identity(request: web.Request, raw: bytes) -> Identity:
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not 1 <= len(key) <= 256:
+        raise UnsupportedParameter("the Idempotency-Key has more than 256 characters or none", param="Idempotency-Key")
+    retries = request.headers.get("x-stainless-retry-count", "0")
+    is_retry = retries.isdecimal() and int(retries[:4]) >= 1
+    return Identity(request[KEY_NAME], sha256(request.path.encode() + b"\0" + raw).digest(), key, is_retry)
+
+
+async def _plain(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:
+    answers: dict[int, Answer] = {}
+    async with generation.view() as view:
+        while (item := await view.next(LOOK_S)) is not END:
+            if item is None:
+                _check_client(request)
+                continue
+            index, event = item
+            answer = answers.setdefault(index, Answer())
+            if isinstance(event, Piece):
+                answer.add(event)
+            elif isinstance(event, Done):
+                answer.done = event
+    return web.Response(body=dumps(shape.plain(answers)), content_type="application/json")
+
+
+async def _stream(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:
+    stream = EventStream(request)
+    try:
+        async with generation.view() as view:
+            dones = await _relay(request, view, generation, shape, stream)
+        if shape.with_usage:
+            await stream.send(shape.usage_chunk(dones))
+        return await stream.done()
+    except ConnectionError:
+        raise
+    except Exception as error:
+        if not stream.is_open:
+            raise
+        return await stream.fail(public(error, request[REQUEST_ID]))
+
+
+async def _relay(
+    request: web.Request, view: View, generation: Generation, shape: Shape, stream: EventStream
+) -> dict[int, Done]:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    opened: set[int] = set()
+    dones: dict[int, Done] = {}
+    shows_progress = bool(generation.requests) and generation.requests[0].return_progress
+    while (item := await view.next(LOOK_S)) is not END:
+        if item is None:
+            _check_client(request)
+            if stream.is_open or loop.time() - began >= PATIENCE_S:
+                await stream.beat(position(generation))
+            continue
+        index, event = item
+        if isinstance(event, Prefill | Piece | Done) and index not in opened:
+            opened.add(index)
+            await stream.open()
+            if (first := shape.opening(index)) is not None:
+                await stream.send(first)
+        if isinstance(event, Piece) and (event.text or event.logprobs):
+            await stream.send(shape.piece(index, event))
+        elif isinstance(event, Prefill) and shows_progress:
+            await stream.send(shape.progress(index, event))
+        elif isinstance(event, Done):
+            dones[index] = event
+            await stream.send(shape.closing(index, event))
+    return dones
+
+
+def _check_client(request: web.Request) -> None:
+    """Raise when the client has gone without aiohttp noticing, which it cannot while reading is paused."""
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        raise ClientStalled("the client has closed the connection")
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        state = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        if state != 1:  # TCP_ESTABLISHED; anything else: the other side has hung up
+            transport.abort()
+            raise ClientStalled("the client has closed the connection")

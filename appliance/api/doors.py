@@ -1,0 +1,75 @@
+"""What browsers may do here: the Host check against DNS rebinding, CORS, cross-site forms. Not here: keys.
+
+A page of another site can make a browser send requests to this machine. Under its own name for our address (rebinding)
+it could read the answers too, so a Host that is a foreign domain name is refused. Addresses, names without a dot
+(compose services) and localhost cannot be rebound by a stranger and pass.
+"""
+
+import ipaddress
+import socket
+
+from aiohttp import web
+
+from appliance.api.auth import ACCESS, Handler
+from appliance.api.errors import HostNotAllowed, OriginNotAllowed
+from appliance.api.services import SERVICES
+from appliance.settings import Settings
+
+ALLOW_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-Request-Id"
+EXPOSE_HEADERS = "X-Request-Id, Retry-After, Retry-After-Ms"
+
+
+@web.middleware
+async def doors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse foreign hosts and cross-site forms, answer preflights; the CORS header itself is put on by `cors`."""
+    settings = request.app[SERVICES].settings
+    resource = request.match_info.route.resource
+    is_probe = resource is not None and request.app[ACCESS].get(resource) == "probe"
+    if not is_probe and not host_is_known(request.headers.get("Host", ""), settings):
+        raise HostNotAllowed("the Host header names a foreign site; start the server with --allowed-host NAME")
+    origin = request.headers.get("Origin")
+    if request.method == "OPTIONS":
+        return web.Response(status=204, headers={"Allow": "GET, POST, OPTIONS"})
+    # A form or a fetch without preflight is all a page of a foreign site can send; it cannot be JSON.
+    if origin is not None and request.method != "GET" and request.content_type != "application/json":
+        raise OriginNotAllowed("a web page may send JSON only; set Content-Type: application/json")
+    return await handler(request)
+
+
+def cors(request: web.Request, response: web.StreamResponse) -> None:
+    """Name the origin on every answer, streams and errors included, when the operator has allowed it."""
+    allowed = request.app[SERVICES].settings.cors_origin
+    if not allowed:
+        return
+    response.headers["Vary"] = "Origin"
+    origin = request.headers.get("Origin")
+    if origin is None or not (origin in allowed or "*" in allowed):
+        return
+    response.headers["Access-Control-Allow-Origin"] = origin if origin in allowed else "*"
+    response.headers["Access-Control-Expose-Headers"] = EXPOSE_HEADERS
+    if request.method == "OPTIONS":
+        response.headers["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS"
+        response.headers["Access-Control-Allow-Headers"] = ALLOW_HEADERS
+        response.headers["Access-Control-Max-Age"] = "600"
+
+
+def host_is_known(header: str, settings: Settings) -> bool:
+    """Whether a Host header may be answered."""
+    name = header.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    name = name.rstrip(".")
+    allowed = {entry.lower().rstrip(".") for entry in settings.allowed_host}
+    if "*" in allowed or name in allowed or name in (settings.host.lower(), socket.gethostname().lower()):
+        return True
+    if "." not in name and ":" not in name:
+        return name != ""
+    if name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

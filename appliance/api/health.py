@@ -1,0 +1,99 @@
+"""Probes: /livez (the process answers), /health and /readyz (it can serve), /metrics. Not here: what is counted."""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from aiohttp import web
+
+from appliance.api.errors import Draining, EndpointDisabled, error_response
+from appliance.api.services import SERVICES, Services
+from appliance.metrics import CONTENT_TYPE, Live, process_memory
+from engine.errors import ColibriError, EngineDown, ModelLoading
+
+LEAST_DISK_BYTES = 16 * 1024 * 1024
+LOAD_RETRY_S = 2
+"""A probe may ask again so soon: answering costs nothing."""
+
+
+async def livez(request: web.Request) -> web.Response:
+    """200 as long as the event loop runs; the engine may be loading, busy or gone."""
+    return web.json_response({"status": "ok"})
+
+
+async def health(request: web.Request) -> web.Response:
+    """200 `{"status": "ok"}` when the model is loaded, however busy it is; else 503 with the reason."""
+    reason = why_not(request.app[SERVICES])
+    return web.json_response({"status": "ok"}) if reason is None else error_response(reason)
+
+
+async def readyz(request: web.Request) -> web.Response:
+    """Like /health, and the queue has a place and the data folder some room."""
+    services = request.app[SERVICES]
+    reason = why_not(services) or _too_full(services)
+    return web.json_response({"status": "ok"}) if reason is None else error_response(reason)
+
+
+async def metrics(request: web.Request) -> web.Response:
+    services = request.app[SERVICES]
+    if not services.settings.metrics:
+        raise EndpointDisabled("this server was started with metrics off; start it without --no-metrics")
+    return web.Response(body=services.metrics.page(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def why_not(services: Services) -> ColibriError | None:
+    """The reason that no answer can begin now, in words fit for anybody."""
+    if services.draining:
+        return Draining("the server is shutting down", retry_after_s=10)
+    state = services.supervisor.state
+    if state == "ready":
+        return None
+    if state in ("crashed", "stopped"):
+        return EngineDown("the engine is down; the server's log and /admin/state say why", retry_after_s=30)
+    return ModelLoading("Loading model", retry_after_s=LOAD_RETRY_S, state=state, progress=services.supervisor.progress)
+
+
+def _too_full(services: Services) -> ColibriError | None:
+    lane = services.dispatcher.snapshot()["lanes"]["interactive"]
+    if lane["limit"] and lane["waiting"] >= lane["limit"]:
+        return _NotReady(f"all {lane['limit']} places of the queue are taken", retry_after_s=LOAD_RETRY_S)
+    try:
+        disk = os.statvfs(services.settings.data_dir)
+    except OSError:
+        return _NotReady("the data folder cannot be reached", retry_after_s=30)
+    if disk.f_bavail * disk.f_frsize < LEAST_DISK_BYTES:
+        return _NotReady(f"the data folder has less than {LEAST_DISK_BYTES} bytes left", retry_after_s=30)
+    return None
+
+
+class _NotReady(EngineDown):
+    code = "not_ready"
+
+
+def live(services: Services) -> Iterable[Live]:
+    """Figures for /metrics that are read when somebody asks."""
+    model = ("model_name", services.model.id)
+    state = services.dispatcher.snapshot()
+    running, waiting = len(state["running"]), len(state["waiting"])
+    yield Live("llamacpp:requests_processing", "Answers under way", {(): running})
+    yield Live("llamacpp:requests_deferred", "Requests that wait", {(): waiting})
+    yield Live("colibri_num_requests_running", "Answers under way", {(model,): running})
+    yield Live("colibri_num_requests_waiting", "Requests that wait", {(model,): waiting})
+    info: dict[str, Any] = services.supervisor.info
+    yield Live("colibri_model_ready", "1 when the model is loaded", {(model,): services.supervisor.state == "ready"})
+    yield Live("colibri_worker_restarts_total", "Engine processes that had to be replaced",
+               {(): services.supervisor.restarts}, "counter")  # fmt: skip
+    build = {"version": services.version, "isa": info.get("isa", ""), "model_sha": info.get("model_digest", "")}
+    yield Live("colibri_build_info", "1; what runs here", {tuple((k, str(v)) for k, v in build.items()): 1})
+    pids: dict[str, int | str | None] = {"api": "self", "worker": services.supervisor.pid}
+    memory = {name: process_memory(pid) for name, pid in pids.items() if pid is not None}
+    for field, series, words, kind in (
+        ("anon_bytes", "colibri_memory_used_bytes", "Anonymous memory by process", "gauge"),
+        ("swap_bytes", "colibri_swap_bytes", "Swapped out memory by process", "gauge"),
+        ("major_faults", "colibri_major_faults_total", "Pages that had to be read from disk", "counter"),
+    ):
+        values: dict[tuple[tuple[str, str], ...], float] = {
+            (("pool", name),): facts[field] for name, facts in memory.items() if field in facts
+        }
+        if values:
+            yield Live(series, words, values, kind)

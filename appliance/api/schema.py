@@ -1,0 +1,279 @@
+"""The request bodies, one pydantic model each; `/openapi.json` is made of them. Not here: what is done with them.
+
+Types are strict (no number in quotes, no 1 for true), null means "not given" everywhere, and a field that no model
+names is refused by `fields.py` with the nearest name. Messages keep only the fields that templates know: clients send
+back what they were sent, with more beside it.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from appliance.api.body import json_name
+
+MAX_CHOICES = 8
+"""Answers of one request, computed one after the other."""
+MAX_STOPS = 16
+MAX_LOGPROBS = 20
+
+
+def _one_of(**names: str) -> Discriminator:
+    """Choose a union's member by JSON type, so that a fault is told once and not for each member.
+
+    `names` maps JSON types to tags; tags stand in angle brackets, which keeps them out of the names of fields.
+    """
+    words = " or ".join(names)
+    return Discriminator(
+        lambda value: names.get(json_name(value)),
+        custom_error_type="wrong_kind",
+        custom_error_message=f"{words} expected",
+    )
+
+
+def _stops(value: Any) -> Any:
+    if value == "" or (isinstance(value, list) and "" in value):
+        raise PydanticCustomError("empty_stop", "an empty stop string would end every answer at once; leave it out")
+    return value
+
+
+def _prompt_tag(value: Any) -> str | None:
+    if isinstance(value, list):
+        kinds = {json_name(item) for item in value}
+        tags = {"string": "<texts>", "number": "<ids>", "array": "<lists of ids>"}
+        return tags.get(kinds.pop()) if len(kinds) == 1 else None
+    return "<text>" if isinstance(value, str) else None
+
+
+Ids = Annotated[list[int], Field(min_length=1)]
+Stop = Annotated[
+    Annotated[str, Tag("<string>")] | Annotated[list[str], Tag("<array>")],
+    _one_of(string="<string>", array="<array>"),
+    BeforeValidator(_stops),
+]
+Prompt = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[list[str], Tag("<texts>")]
+    | Annotated[Ids, Tag("<ids>")]
+    | Annotated[list[Ids], Tag("<lists of ids>")],
+    Discriminator(
+        _prompt_tag,
+        custom_error_type="wrong_kind",
+        custom_error_message="text, token ids, or an array of texts or of arrays of ids expected",
+    ),
+]
+TokenIds = dict[Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
+
+
+def _not_zero(value: int) -> int:
+    if value == 0:
+        raise PydanticCustomError("zero", "at least 1 expected, or -1 for no limit")
+    return value
+
+
+MetadataKey = Annotated[str, StringConstraints(max_length=64)]
+MetadataValue = Annotated[str, StringConstraints(max_length=512)]
+Limit = Annotated[int, Field(ge=-1), AfterValidator(_not_zero)]
+
+
+class Body(BaseModel):
+    """Strict and closed; see the module."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", protected_namespaces=())
+
+
+class TextPart(BaseModel):
+    """`{"type": "text", "text": …}`; `refusal` parts of a sent back answer count as text."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+    type: Literal["text", "refusal"]
+    text: str | None = None
+    refusal: str | None = None
+
+    @model_validator(mode="after")
+    def has_text(self) -> Self:
+        if self.text is None and self.refusal is None:
+            raise PydanticCustomError("no_text", "a text part needs its text")
+        return self
+
+
+Content = Annotated[
+    Annotated[str, Tag("<string>")] | Annotated[list[TextPart], Tag("<array>")],
+    _one_of(string="<string>", array="<array>"),
+]
+
+
+class CalledFunction(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+    name: str
+    arguments: str
+
+
+class ToolCall(BaseModel):
+    """A call in an earlier assistant turn."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class Message(BaseModel):
+    """One turn. `developer` is `system`; content null or missing is empty, and only the assistant may leave it so."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+    @model_validator(mode="after")
+    def is_whole(self) -> Self:
+        if self.content is None and self.role != "assistant":
+            raise PydanticCustomError("no_content", "a message of role {role} needs content", {"role": self.role})
+        if self.role == "tool" and self.tool_call_id is None:
+            raise PydanticCustomError("no_tool_call_id", "a message of role tool needs tool_call_id")
+        return self
+
+    def plain(self) -> dict[str, Any]:
+        """What a template gets: content is always one string."""
+        content = self.content or ""
+        if not isinstance(content, str):
+            content = "".join(part.text if part.text is not None else part.refusal or "" for part in content)
+        fields = self.model_dump(exclude_none=True, include={"name", "tool_calls", "tool_call_id", "reasoning_content"})
+        role = "system" if self.role == "developer" else self.role
+        return {"role": role, "content": content, **fields}
+
+
+class StreamOptions(Body):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = Field(None, description="accepted; nothing is obfuscated")
+
+
+class Sampled(Body):
+    """What both completion routes share."""
+
+    model: str | None = Field(None, description="an id of /v1/models; the only model when left out")
+    max_tokens: Limit | None = Field(None, description="most tokens of the answer; -1 or none: what the context holds")
+    stop: Stop | None = Field(None, description=f"up to {MAX_STOPS} texts that end the answer and are not sent")
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(None, ge=1, le=MAX_CHOICES, description="answers, computed one after the other")
+    seed: int | None = Field(None, ge=-1, lt=1 << 64, description="-1 or none: drawn anew")
+    temperature: float | None = Field(None, ge=0, le=100)
+    top_p: float | None = Field(None, ge=0, le=1)
+    top_k: int | None = Field(None, description="0 or below: off")
+    min_p: float | None = Field(None, ge=0, le=1)
+    typical_p: float | None = Field(None, ge=0, le=1)
+    repeat_penalty: float | None = Field(None, gt=0, le=10)
+    repeat_last_n: int | None = Field(None, ge=-1, description="-1: the whole context")
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: TokenIds | None = Field(None, description="token id to -100 … 100; -100 bans")
+    ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    return_progress: bool | None = Field(None, description="streams: chunks that tell how much of the prompt is read")
+    t_max_predict_ms: int | None = Field(None, ge=-1, description="time for the answer after its first token")
+    cache_prompt: bool | None = Field(None, description="accepted; it never changes an answer")
+    id_slot: int | None = Field(None, ge=-1, le=0, description="there is one slot, 0")
+    user: str | None = None
+    metadata: dict[MetadataKey, MetadataValue] | None = Field(None, max_length=16)
+
+    @model_validator(mode="after")
+    def few_stops(self) -> Self:
+        if isinstance(self.stop, list) and len(self.stop) > MAX_STOPS:
+            raise PydanticCustomError("stops", "stop: more than {most} texts", {"most": MAX_STOPS})
+        return self
+
+    def stops(self) -> tuple[str, ...]:
+        """The stop texts, each once."""
+        return tuple(dict.fromkeys([self.stop] if isinstance(self.stop, str) else self.stop or ()))
+
+
+class ResponseFormat(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+    type: Literal["text"]
+
+
+class ChatRequest(Sampled):
+    """POST /v1/chat/completions."""
+
+    messages: list[Message] = Field(min_length=1)
+    max_completion_tokens: Limit | None = Field(None, description="like max_tokens; the smaller of both counts")
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    n_probs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="llama-server's word for top_logprobs")
+    chat_template_kwargs: dict[str, Any] | None = None
+    response_format: ResponseFormat | None = None
+    parallel_tool_calls: bool | None = None
+    service_tier: str | None = None
+    reasoning_effort: str | None = None
+    store: bool | None = None
+    modalities: list[Literal["text"]] | None = None
+
+    @model_validator(mode="after")
+    def asks_for_logprobs(self) -> Self:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise PydanticCustomError("top_logprobs", "top_logprobs needs logprobs: true")
+        return self
+
+
+class CompletionRequest(Sampled):
+    """POST /v1/completions. `echo` puts the prompt before the answer."""
+
+    prompt: Prompt
+    echo: bool | None = None
+    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    best_of: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def can_be_done(self) -> Self:
+        if self.best_of is not None and self.best_of != (self.n or 1):
+            raise PydanticCustomError("best_of", "best_of: no more answers than n are computed; leave it out")
+        if self.echo and self.logprobs is not None:
+            raise PydanticCustomError("echo", "echo: the prompt's own logprobs are not computed; ask for one of both")
+        return self
+
+    def prompts(self) -> list[str | list[int]]:
+        """Each prompt of the request as text or ids."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [[token for token in self.prompt if isinstance(token, int)]]
+        return [item for item in self.prompt if not isinstance(item, int)]
+
+
+class TokenizeRequest(Body):
+    """POST /tokenize."""
+
+    content: str
+    add_special: bool | None = None
+    parse_special: bool | None = None
+    with_pieces: bool | None = None
+
+
+class DetokenizeRequest(Body):
+    """POST /detokenize."""
+
+    tokens: list[int]
+
+
+class ApplyTemplateRequest(Body):
+    """POST /apply-template."""
+
+    messages: list[Message] = Field(min_length=1)
+    model: str | None = None
+    add_generation_prompt: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None

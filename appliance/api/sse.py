@@ -1,0 +1,94 @@
+"""Server-sent events: headers, data, comments, errors, the end; clients too slow to read. Not here: chunks.
+
+A stream that breaks off ends with an error event and without [DONE], so that no client can take it for a whole answer.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from appliance.api.errors import error_object
+from engine.errors import ColibriError
+
+HEARTBEAT_S = 10.0
+"""A comment at least that often: proxies commonly cut a silent connection after 60 s, some after 15."""
+STALL_S = 30.0
+"""A client that takes nothing for so long is dropped; its answer is cancelled."""
+HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+class ClientStalled(ConnectionError):
+    """The client is there and does not read."""
+
+
+class EventStream:
+    """One response of events; nothing is sent before `open`."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._response = web.StreamResponse(headers=HEADERS)
+        self._last = 0.0
+        self.is_open = False
+
+    async def open(self) -> None:
+        """Send the headers, once; from here on an error is an event."""
+        if not self.is_open:
+            self.is_open = True
+            await self._response.prepare(self._request)
+            self._touch()
+
+    async def send(self, event: dict[str, Any]) -> None:
+        """One `data:` event, opening the stream first."""
+        await self._write(b"data: " + dumps(event) + b"\n\n")
+
+    async def beat(self, position: int | None) -> None:
+        """A comment, when nothing was sent for HEARTBEAT_S; it tells the place in the queue, if there is one."""
+        if not self.is_open or asyncio.get_running_loop().time() - self._last >= HEARTBEAT_S:
+            text = "still working" if position is None else f"number {position} in the queue"
+            await self._write(f": {text}\n\n".encode())
+
+    async def done(self) -> web.StreamResponse:
+        """End a whole answer."""
+        await self._write(b"data: [DONE]\n\n")
+        return await self._end()
+
+    async def fail(self, error: ColibriError) -> web.StreamResponse:
+        """End a broken one: the error event, then the connection closes."""
+        await self._write(b"data: " + dumps({"error": error_object(error)}) + b"\n\n")
+        self._response.force_close()
+        return await self._end()
+
+    async def _end(self) -> web.StreamResponse:
+        async with _patience(self._request):
+            await self._response.write_eof()
+        return self._response
+
+    async def _write(self, data: bytes) -> None:
+        await self.open()
+        async with _patience(self._request):
+            await self._response.write(data)
+        self._touch()
+
+    def _touch(self) -> None:
+        self._last = asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def _patience(request: web.Request) -> AsyncIterator[None]:
+    """Waits STALL_S for a write to be taken, then cuts the connection."""
+    try:
+        async with asyncio.timeout(STALL_S):
+            yield
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ClientStalled(f"the client read nothing for {STALL_S:.0f} s") from None
+
+
+def dumps(value: Any) -> bytes:
+    """Strict JSON in UTF-8 without spaces."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
