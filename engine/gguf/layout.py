@@ -51,6 +51,7 @@ MAX_HEADER_BYTES = 256 << 20  # a 262k vocabulary with merges and the Hugging Fa
 MAX_ENTRIES = 1 << 16
 MAX_TENSORS = 1 << 20
 MAX_ITEMS = 1 << 23  # all array items of a file; a 262k vocabulary has about 1.3 million
+MAX_ARRAYS = 1 << 16  # an empty array takes twelve bytes of the file and far more of the memory
 MAX_KEY_BYTES = (1 << 16) - 1
 MAX_NAME_BYTES = 255
 MAX_DEPTH = 4

@@ -80,6 +80,7 @@ class _Header:
         self.buf = b""
         self.pos = 0
         self.n_items = 0
+        self.n_arrays = 0
         self.where = "its first bytes"
 
     def read(self) -> GgufFile:
@@ -180,9 +181,12 @@ class _Header:
         if depth > lay.MAX_DEPTH:
             raise BadModelFile(f"{self.where} nests arrays deeper than {lay.MAX_DEPTH}; no real model does")
         self.n_items += count
+        self.n_arrays += 1
         _count(f"items in {self.where}", count, lay.MAX_ITEMS, lay.MIN_BYTES[kind], self.n_bytes - self.pos)
-        if self.n_items > lay.MAX_ITEMS:
-            raise BadModelFile(f"its metadata arrays have over {lay.MAX_ITEMS:,} items together; no real model does")
+        if self.n_items > lay.MAX_ITEMS or self.n_arrays > lay.MAX_ARRAYS:
+            raise BadModelFile(
+                f"its metadata hold over {lay.MAX_ARRAYS:,} arrays or {lay.MAX_ITEMS:,} items; no real model does"
+            )
         name, letter = lay.KINDS[kind]
         if kind == lay.STRING:
             return self._strings(count), "array[string]"
