@@ -68,7 +68,7 @@ class Raw:
     def drop(self, key: str) -> "Raw":
         return replace(self, entries=tuple(e for e in self.entries if e[0] != key))
 
-    def tensor(self, name: str, **change: object) -> "Raw":
+    def tensor(self, name: str, /, **change: object) -> "Raw":
         """The same file with dims, kind or offset of one tensor replaced; data stay as they are."""
         fields = ("name", "dims", "kind", "offset")
         out = []

@@ -1,0 +1,27 @@
+"""The table of types: sizes are the formats' facts, unknown numbers say whose they are. Not here: kernels."""
+
+import pytest
+
+from engine.errors import BadModelFile, UnsupportedTensorType
+from engine.quants.registry import TYPES, by_id
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "row_of_64"),
+    [("F32", 0, 256), ("F16", 1, 128), ("Q4_0", 2, 36), ("Q4_1", 3, 40), ("Q8_0", 8, 68), ("BF16", 30, 128)],
+)
+def test_bytes_of_a_row(name: str, number: int, row_of_64: int) -> None:
+    assert by_id(number) is TYPES[name] and TYPES[name].row_bytes(64) == row_of_64
+
+
+@pytest.mark.parametrize("k", [0, -32, 33, 66])
+def test_rows_that_blocks_do_not_fill(k: int) -> None:
+    with pytest.raises(BadModelFile, match=f"a row of {k} values"):
+        TYPES["Q4_0"].row_bytes(k)
+
+
+def test_an_unknown_number_names_what_is_supported() -> None:
+    with pytest.raises(UnsupportedTensorType, match=r"type 36 .I2_S of BitNet forks.* supported are F32, F16"):
+        by_id(36)
+    with pytest.raises(UnsupportedTensorType, match="type 105, a number of no known format"):
+        by_id(105)
