@@ -152,20 +152,20 @@ class _Bench:
         return max(1, end - marks[0] - self._one(ids[: test.n_depth], Test(test.n_depth, 0, 0)))
 
     def _facts(self) -> dict[str, Any]:
-        info, settings = self._engine.info, self._local.settings
+        info = self._engine.info
         widest = max(set(self._types), key=lambda name: sum(n == name for n in self._types if n != "F32"))
         return {
             "build_commit": version(),
             "build_number": 0,
             "cpu_info": _cpu_info(),
             "gpu_info": "",
-            "backends": f"numba {getattr(info, 'isa', '')}".strip(),
+            "backends": f"numba {info.isa}",
             "model_filename": str(self._local.path),
             "model_type": f"{info.architecture} {self._n_params / 1e6:.0f}M {widest}",
             "model_size": sum(self._sizes.values()),
             "model_n_params": self._n_params,
-            "n_batch": settings.batch_size,
-            "n_ubatch": min(settings.ubatch_size, settings.batch_size),
+            "n_batch": info.batch_size,
+            "n_ubatch": info.ubatch_size,
             "n_threads": info.threads,
             "n_threads_batch": info.threads_batch,
             "cpu_mask": hex(sum(1 << cpu for cpu in os.sched_getaffinity(0))),

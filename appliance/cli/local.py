@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from engine.generate import Engine
     from engine.gguf.reader import GgufFile
     from engine.sampling import Sampling
-
     from engine.text import Text
 
 T = TypeVar("T")
@@ -67,6 +66,8 @@ class Local:
             self.engine: Engine = self._thread.call(lambda: _load(path, settings, progress))
         finally:
             progress.close()
+        for note in self.engine.info.notes:
+            print(f"note: {note}", file=sys.stderr)
         self.load_ms = (time.perf_counter() - started) * 1e3
 
     @property
@@ -129,9 +130,10 @@ class Local:
     def facts(self) -> dict[str, Any]:
         """What `stats` says of the engine."""
         info = self.engine.info
-        names = ("architecture", "n_ctx", "n_ctx_train", "n_params", "threads", "threads_batch", "load_mode", "type_k",
-                 "type_v", "isa", "weights_bytes", "kv_bytes")  # fmt: skip
-        known = {name: getattr(info, name) for name in names if hasattr(info, name)}
+        names = ("architecture", "n_ctx", "n_ctx_train", "n_params", "threads", "threads_batch", "batch_size",
+                 "ubatch_size", "load_mode", "type_k", "type_v", "isa", "weights_bytes", "kv_bytes",
+                 "model_digest")  # fmt: skip
+        known = {name: getattr(info, name) for name in names}
         return {"model": self.path.name, **known, "load_ms": round(self.load_ms, 3)}
 
 
@@ -174,7 +176,7 @@ class _Generation(NamedTuple):
         finally:
             engine.close(seq)
         rest = "" if stream.stopped is not None else stream.finish()
-        seed = getattr(seq, "seed", self.sampling.seed)
+        seed = seq.seed
         yield End(rest, finish, timings(len(self.ids), first - start, n, last - first), seed)
 
 

@@ -30,7 +30,7 @@ class Progress:
         if self._is_terminal:
             if stage == "compile" or now - self._start > QUIET_S:
                 self.say_over(words)
-        elif stage == "compile" or (now - self._start > QUIET_S and now - self._last > EVERY_S):
+        elif stage == "compile" or (done and now - self._start > QUIET_S and now - self._last > EVERY_S):
             self._last = now
             print(words, file=self._out, flush=True)
 
