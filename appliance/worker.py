@@ -28,11 +28,11 @@ from appliance.frames import error_value, read_generate
 from appliance.session import EngineLike, Session
 from appliance.wire import PROTOCOL, Frame, Line, WireError
 from engine.errors import ColibriError, DoesNotFit, EngineFailed
-from engine.text import Vocab
+from engine.tokenizer.vocab import Vocab
 
 BEAT_S = 1.0
 CANCEL_AGAIN_S = 0.02
-"""A cancel that arrives between two steps may be lost in the engine; it is repeated until the session has ended."""
+"""How often a step is interrupted again until its session has ended."""
 LEAVE_S = 3.0
 NICE = 5
 PR_SET_PDEATHSIG = 1
@@ -42,11 +42,12 @@ Progress = Callable[[str, int, int, str], None]
 
 def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab]:
     """The real engine and the vocabulary of `spec["model"]`, with `spec["options"]` as EngineOptions."""
+    from appliance.host import read_machine
     from engine.gguf.reader import read_gguf
     from engine.load import EngineOptions, load_engine
     from engine.text import open_text
 
-    engine = load_engine(spec["model"], EngineOptions(**spec["options"]), on_progress=on_progress)
+    engine = load_engine(spec["model"], EngineOptions(**spec["options"]), read_machine(), on_progress=on_progress)
     return engine, open_text(read_gguf(spec["model"])).vocab
 
 
@@ -79,7 +80,7 @@ class EngineThread(threading.Thread):
             self.failure = DoesNotFit("the engine asked for memory that the machine does not have; lower ctx_size")
         except BaseException as error:
             traceback.print_exc()
-            self.failure = EngineFailed(f"the engine process met {type(error).__name__}; its log has the place")
+            self.failure = EngineFailed(f"it met {type(error).__name__}; the log has the place")
         finally:
             self._line.wake()
 
@@ -140,7 +141,7 @@ class Worker:
             wait_s = next_beat - now
             session = self._thread.session
             if session is not None and session.cancelled.is_set() and self._thread.engine is not None:
-                self._thread.engine.cancel()
+                session.interrupt(self._thread.engine)
                 wait_s = CANCEL_AGAIN_S
             for frame in self._line.pump(wait_s):
                 self._handle(frame)
@@ -193,7 +194,7 @@ class Worker:
         while self._thread.is_alive() and self._thread.engine is not None and time.monotonic() < deadline:
             for session in list(self._sessions.values()):
                 session.cancelled.set()
-            self._thread.engine.cancel()
+                session.interrupt(self._thread.engine)
             self._thread.join(CANCEL_AGAIN_S)
         self._line.drain(LEAVE_S)
         return code

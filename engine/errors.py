@@ -22,7 +22,7 @@
     │   └── EngineDown              the engine crashed or is shutting down
     └── EngineFailed            the engine broke while it worked                  exit 1
 
-A message says what was seen, what was expected and what to do, in one sentence, without paths a stranger should not see.
+A message says what was seen, what was expected and what to do, in one sentence, without paths a stranger must not see.
 """
 
 

@@ -17,6 +17,7 @@ RANK = {
     "engine.models": 5,
     "engine.sampling": 6,
     "engine.constrain": 6,
+    "engine.planner": 6,
     "engine.generate": 7,
     "engine.load": 8,
     "engine": 9,

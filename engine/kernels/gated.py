@@ -14,7 +14,16 @@ from engine.kernels.act import copy, quantise
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import multiply
 from engine.kernels.simd import (
-    add_f32x8, div_f32x8, f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32x8, sub_f32x8, z_f32x8,
+    add_f32x8,
+    div_f32x8,
+    f32,
+    ld_f32x8,
+    ld_i64,
+    mul_f32x8,
+    sp_f32x8,
+    st_f32x8,
+    sub_f32x8,
+    z_f32x8,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, REPLICATE
 from engine.kernels.sync import atomic_add
@@ -40,7 +49,7 @@ def swiglu(o, tid, nth, st):
     plain, blocks, counter = ld_i64(o + 88), ld_i64(o + 96), ld_i64(o + 120)
     gate = ld_i64(o + 104) + tid * ld_i64(o + 112)
     up = gate + T * HIDDEN * 4
-    scratch = up + T * HIDDEN * 4
+    scratch, ld = up + T * HIDDEN * 4, HIDDEN * 4
     while True:
         first = atomic_add(counter, HIDDEN)
         if first >= n_ff:
@@ -48,8 +57,8 @@ def swiglu(o, tid, nth, st):
         k = min(HIDDEN, n_ff - first)
         p0, p1 = first // 8, (first + k) // 8
         back = first * 4  # kernels write at y + 32 * panel; the scratch begins at this chunk
-        multiply(ld_i64(o + 16), ld_i64(o + 8), gate_act, T, ld_i64(o + 32), gate - back, HIDDEN * 4, p0, p1, scratch, 0)
-        multiply(ld_i64(o + 48), ld_i64(o + 40), up_act, T, ld_i64(o + 64), up - back, HIDDEN * 4, p0, p1, scratch, 0)
+        multiply(ld_i64(o + 16), ld_i64(o + 8), gate_act, T, ld_i64(o + 32), gate - back, ld, p0, p1, scratch, 0)
+        multiply(ld_i64(o + 48), ld_i64(o + 40), up_act, T, ld_i64(o + 64), up - back, ld, p0, p1, scratch, 0)
         for t in range(T):
             h = gate + t * HIDDEN * 4
             _silu_times(h, up + t * HIDDEN * 4, k)

@@ -66,7 +66,7 @@ def decide(forced: str | None = None) -> Isa:
     level = "vnni" if vnni_here else "v3" if set(_V3) <= host else "v2"
     if not set(_V2) <= host:
         lacking = set(_V2) - host
-        raise UsageError(f"this CPU ({cpu}) lacks {', '.join(sorted(lacking))}; Colibri needs x86-64-v2 (2009) or newer")
+        raise UsageError(f"this CPU ({cpu}) lacks {', '.join(sorted(lacking))}; x86-64-v2 (2009) or newer is needed")
     return Isa(level, cpu, "the CPU's own features", host if level != "v2" else frozenset(_V2))
 
 

@@ -1,4 +1,4 @@
-"""The attention's partials, blended into the activations the output projection wants. Not here: the blend (attention.py).
+"""The attention's partials, blended into the output projection's activations. Not here: the blend (attention.py).
 
     merged record   1 partials   2 max_tiles   3 n_heads   4 head_dim   5 act f32 or 0   6 act q32 or 0
                     7 bytes between threads' copies   8 scratch   9 bytes between threads

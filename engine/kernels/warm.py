@@ -34,7 +34,8 @@ def compile_missing(kernels: Sequence[Kernel], on_progress: Callable[[int, int, 
     for child in children:
         if child.wait() != 0:
             words = (child.stderr.read() if child.stderr else "").strip().splitlines()
-            raise EngineFailed(f"compiling the kernels failed: {words[-1] if words else f'exit code {child.returncode}'}")
+            why = words[-1] if words else f"exit code {child.returncode}"
+            raise EngineFailed(f"compiling the kernels failed: {why}")
 
 
 def _child(kernels: Sequence[Kernel], lines: "SimpleQueue[str | None]") -> subprocess.Popen[str]:

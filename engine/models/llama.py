@@ -49,7 +49,7 @@ class Layer:
         )
 
 
-class Llama:
+class Model:
     """Claims its tensors by name; `record` writes the forward pass down once they are placed."""
 
     def __init__(self, shape: DecoderShape, store: Store) -> None:
@@ -63,14 +63,14 @@ class Llama:
         self.rope_factors = store.floats("rope_freqs.weight")
 
     def record(self, parts: Parts) -> None:
-        """The forward pass of a step, up to the logits of its output rows."""
+        """The forward pass of a step, up to the tokens of its output rows."""
         s = self.shape
         n_q, n_kv = s.n_heads * s.head_dim, s.n_kv_heads * s.head_dim
         table = parts.keep(rotation(s, parts.kv.n_ctx, self.rope_factors))
         acts = [m for w in self.layers for m in (w.q, w.k, w.v, w.gate, w.up)]
         normed = parts.act(s.n_embd, *acts, self.output)
         attended = parts.act(n_q, *(w.o for w in self.layers))
-        hidden = parts.act(s.n_ff, *(w.down for w in self.layers))
+        hidden = parts.act(s.n_ff, *(w.down for w in self.layers), shared=True)
         parts.embed(self.embedding)
         for i, w in enumerate(self.layers):
             parts.norm(w.attn_norm, normed)
@@ -88,3 +88,4 @@ class Llama:
         parts.norm(self.output_norm, normed, rows=N_OUT)
         parts.matmul(self.output, normed, parts.logits, parts.ld_logits, rows=N_OUT)
         parts.program.barrier()
+        parts.sample()

@@ -1,4 +1,4 @@
-"""Records the ops that decoder families share, with their buffers. Not here: which of them a family uses, in what order.
+"""Records the ops that decoder families share, with their buffers. Not here: which of them a family uses and when.
 
 A part takes sizes and matrices, never a family's name; one that would need a flag belongs into the family's file.
 Every extent that an op touches is asserted here, once, at load.
@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 
 from engine.cache.kv import KvCache
-from engine.kernels import attention, rope
+from engine.kernels import attention, rope, sample
 from engine.kernels.act import act_bytes
 from engine.kernels.embed import embed
 from engine.kernels.gated import HIDDEN, swiglu
@@ -45,7 +45,7 @@ class Act:
 
 
 class Parts:
-    """One program being recorded for steps of up to `max_rows` rows and `max_out` rows of logits on `threads` threads."""
+    """A program being recorded, for steps of up to max_rows rows and max_out rows of logits on `threads` threads."""
 
     def __init__(
         self, shape: DecoderShape, matrices: list[Matrix], kv: KvCache, max_rows: int, max_out: int, threads: int
@@ -74,17 +74,20 @@ class Parts:
         rows = 4 * max(s.n_embd, s.n_heads * s.head_dim)
         return -(-max(hidden, rows) // 64) * 64
 
-    def act(self, k: int, *readers: Matrix) -> Act:
-        """Room for activations of width k in every format that the readers multiply with."""
+    def act(self, k: int, *readers: Matrix, shared: bool = False) -> Act:
+        """Room for activations of width k in every format that the readers multiply with.
+
+        `shared`: written together by all threads, so that even few rows have one copy only (copies = 0).
+        """
         formats = {m.act for m in readers}
-        copies = max(-(-act_bytes(f, k, REPLICATE) // 64) * 64 for f in formats)
+        copies = 0 if shared else max(-(-act_bytes(f, k, REPLICATE) // 64) * 64 for f in formats)
         size = {f: max(act_bytes(f, k, self.max_rows), copies * self.threads) for f in formats}
         act = Act(k, copies, *(Buffer(size[f]) if f in formats else None for f in ("f32", "q32")))
         self._kept.append(act)
         return act
 
     def keep(self, buffer: Buffer) -> Buffer:
-        """Hold a buffer whose address an op names for as long as the program lives."""
+        """Hold a buffer that an op names for as long as the program lives."""
         self._kept.append(buffer)
         return buffer
 
@@ -149,6 +152,12 @@ class Parts:
             self.scratch.address, self.scratch_bytes,
         )  # fmt: skip
         self.program.tile_barrier()
+
+    def sample(self) -> None:
+        """A token from each row of logits that has a sampler."""
+        add, s = self.program.add, self.shape
+        scratch = self.keep(Buffer(sample.scratch_bytes(s.n_vocab) * self.threads))
+        add(sample.sample, self.logits.address, self.ld_logits, s.n_vocab, scratch.address, counter=True)
 
 
 def _of(module: ModuleType, name: str) -> Kernel:

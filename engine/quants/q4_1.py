@@ -11,12 +11,13 @@ from engine.kernels.simd import (
     bc4_i8x32,
     bc_f32x8,
     bc_i32x8,
-    column_f16,
+    column_i32,
     dot_row,
     dot_u4,
     f32,
     fma_f32x8,
     hi4,
+    high_f16,
     i2f,
     ld_f16,
     ld_f16x8,
@@ -27,6 +28,7 @@ from engine.kernels.simd import (
     ld_i32,
     ld_u8,
     lo4,
+    low_f16,
     mul_f32x8,
     nibbles,
     st_f32,
@@ -107,7 +109,8 @@ def _one_row(w, stride, act, T, t, n, _panel):
             _row_sum(w, x), _row_sum(w + stride, x), _row_sum(w + 2 * stride, x), _row_sum(w + 3 * stride, x),
             _row_sum(w4, x), _row_sum(w4 + stride, x), _row_sum(w4 + 2 * stride, x), _row_sum(w4 + 3 * stride, x),
         )  # fmt: skip
-        acc = _join(acc, total, column_f16(w, stride), column_f16(w + 2, stride), d, s)
+        dm = column_i32(w, stride)
+        acc = _join(acc, total, low_f16(dm), high_f16(dm), d, s)
         w += ROW
         q += T * 32
         d += T * 4

@@ -1,0 +1,147 @@
+"""The front door: a path and options become a ready engine, or one clear error before the weights are touched.
+
+header -> shape -> plan -> claims -> kernels compiled -> weights placed -> program recorded -> engine. Not here: what
+the machine offers (the caller reads it), profiles, processes.
+"""
+
+import hashlib
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine.cache.kv import KvCache
+from engine.generate import MAX_OUT, Engine, EngineInfo, Machinery
+from engine.gguf.reader import GgufFile, read_gguf
+from engine.kernels.isa import ISA
+from engine.kernels.jit import Kernel, compile_all
+from engine.kernels.pack import pack_panels
+from engine.kernels.team import KERNELS, Team
+from engine.models.parts import Parts
+from engine.models.registry import ARCHITECTURES
+from engine.models.shape import DecoderShape
+from engine.planner import Machine, Plan, PlanRequest, plan
+from engine.weights.placement import place_mapped, place_resident
+from engine.weights.store import Store
+
+# (stage "compile" | "load" | "ready", done, total, note)
+Progress = Callable[[str, int, int, str], None]
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What may be asked of an engine; n_ctx 0 lets the planner choose. Field names are the settings' long flags."""
+
+    n_ctx: int = 0
+    threads: int = 1
+    threads_batch: int = 1
+    batch_size: int = 2048
+    ubatch_size: int = 512
+    type_k: str = "f16"
+    type_v: str = "f16"
+    load_mode: str = "auto"
+    n_parallel: int = 1
+
+
+def _silent(stage: str, done: int, total: int, note: str) -> None:
+    pass
+
+
+def load_engine(
+    path: str | os.PathLike[str], options: EngineOptions, machine: Machine, on_progress: Progress = _silent
+) -> Engine:
+    """Load a model; raises BadModelFile, UnsupportedModel or DoesNotFit before any weight is read."""
+    gguf = read_gguf(path)
+    shape = DecoderShape.read(gguf)
+    request = PlanRequest(
+        n_ctx=options.n_ctx, type_k=options.type_k, type_v=options.type_v, load_mode=options.load_mode,
+        ubatch_size=options.ubatch_size, parallel=options.n_parallel, threads=options.threads,
+    )  # fmt: skip
+    chosen = plan(gguf, shape, machine, request)
+    store = Store(gguf)
+    try:
+        return _build(gguf, shape, chosen, options, machine, store, on_progress)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _build(
+    gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, machine: Machine, store: Store,
+    on_progress: Progress,
+) -> Engine:  # fmt: skip
+    model = _model(shape, store)
+    kv = KvCache(
+        chosen.n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, options.type_k, options.type_v,
+        options.n_parallel,
+    )  # fmt: skip
+    team_size = max(options.threads, options.threads_batch)
+    rows = min(options.ubatch_size, chosen.n_ctx)
+    compile_all(_kernels(model, shape, store, kv, chosen), lambda d, t, name: on_progress("compile", d, t, name))
+    notes = list(chosen.warnings)
+    arena: Any = None
+    if chosen.load_mode == "resident":
+        arena = place_resident(store, team_size, lambda done, total: on_progress("load", done, total, "weights"))
+    elif note := place_mapped(store, chosen.load_mode == "mlock"):
+        notes.append(note)
+    parts = Parts(shape, store.matrices, kv, rows, MAX_OUT, team_size)
+    model.record(parts)
+    team = Team(team_size, _cpus(machine, team_size))
+    machinery = Machinery(
+        team, parts.program.finish(), kv, parts.logits, parts.ld_logits, keep=(parts, arena, model), close=store.close
+    )
+    info = _info(gguf, shape, chosen, options, kv, rows, tuple(notes))
+    on_progress("ready", 1, 1, "")
+    return Engine(info, machinery)
+
+
+def _model(shape: DecoderShape, store: Store) -> Any:
+    module = importlib.import_module(ARCHITECTURES[shape.architecture])
+    model = module.Model(shape, store)
+    store.finish()
+    return model
+
+
+def _kernels(model: Any, shape: DecoderShape, store: Store, kv: KvCache, chosen: Plan) -> list[Kernel]:
+    """Every kernel this load will call, found by recording the program once in the layout it will have."""
+    resident = chosen.load_mode == "resident"
+    before = [(m, m.body) for m in store.matrices]
+    for matrix in store.matrices:
+        matrix.body = matrix.quant.panels if resident else matrix.quant.rows
+    rehearsal = Parts(shape, store.matrices, kv, 1, 1, 1)
+    model.record(rehearsal)
+    for matrix, body in before:
+        matrix.body = body
+    packing = [pack_panels, *(m.quant.pack for m in store.matrices)] if resident else []
+    return [*rehearsal.program.kernels, *KERNELS, *packing]
+
+
+def _cpus(machine: Machine, threads: int) -> tuple[int, ...]:
+    """One CPU for each thread where that cannot hurt: no quota, no more threads than CPUs, no siblings in the mask."""
+    alone = machine.cpu_quota is None and threads <= len(machine.cpu_mask) == machine.physical_cores
+    return tuple(machine.cpu_mask[:threads]) if alone else ()
+
+
+def _digest(gguf: GgufFile) -> str:
+    """Names a file without reading its weights: SHA-256 of its header and its size."""
+    h = hashlib.sha256(str(gguf.n_bytes).encode())
+    with gguf.path.open("rb") as file:
+        h.update(file.read(gguf.data_offset))
+    return h.hexdigest()
+
+
+def _info(
+    gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, kv: KvCache, rows: int,
+    notes: tuple[str, ...],
+) -> EngineInfo:  # fmt: skip
+    name = gguf.metadata.get("general.name")
+    n_params = sum(t.k * t.n_rows for t in gguf.tensors.values())
+    return EngineInfo(
+        name=name if isinstance(name, str) else gguf.path.stem, architecture=shape.architecture, n_ctx=kv.n_ctx,
+        n_ctx_train=shape.n_ctx_train, n_vocab=shape.n_vocab, n_layers=shape.n_layers, n_params=n_params,
+        file_bytes=gguf.n_bytes, type_k=options.type_k, type_v=options.type_v, load_mode=chosen.load_mode,
+        threads=options.threads, threads_batch=options.threads_batch, batch_size=options.batch_size,
+        ubatch_size=rows, isa=ISA.level, isa_reason=ISA.reason, cpu=ISA.cpu, weights_bytes=chosen.weights_bytes,
+        kv_bytes=kv.n_bytes, model_digest=_digest(gguf), notes=notes,
+    )  # fmt: skip
