@@ -1,8 +1,8 @@
-"""One worker process from its start to its end. Not here: starting the next one (supervisor.py), the engine (worker.py).
+"""One worker process from its start to its end. Not here: starting the next (supervisor.py), the engine (worker.py).
 
 A life ends when the process ends, when it hangs up or speaks nonsense, or when its Vigil sees no sign of life; then it
-is made sure that it is dead. The worker leads a session of its own, so that a Ctrl-C meant for the server does not reach
-it, and so that its helpers end with it.
+is made sure that it is dead. The worker leads a session of its own, so that a Ctrl-C meant for the server does not
+reach it, and so that its helpers end with it.
 """
 
 import asyncio

@@ -13,9 +13,9 @@ from appliance.frames import SMALLEST_LOGPROB, done_frame, error_value
 from appliance.outbox import Outbox
 from appliance.request import Done, FinishReason, GenerateRequest, TokenLogprob
 from appliance.wire import Frame
-from engine.errors import ColibriError, ContextLengthExceeded, EngineFailed
-from engine.text import Vocab
+from engine.errors import ColibriError, ContextLengthExceeded
 from engine.tokenizer.stream import TextStream
+from engine.tokenizer.vocab import Vocab
 
 PREFILL_EVERY_S = 0.1
 
@@ -44,6 +44,8 @@ class Session:
         self.outbox = Outbox(post, request.id)
         self.cancelled = threading.Event()
         self.phase: Literal["prefill", "decode"] = "prefill"
+        self._leaving = threading.Lock()
+        self._ended = False
         self.n_done, self.n_total = 0, len(request.prompt_ids)
         self._vocab = vocab
         self._post = post
@@ -53,19 +55,21 @@ class Session:
         self._clock = _Clock()
 
     def run(self, engine: EngineLike) -> None:
-        """Generate and send everything, the last frame included. A ColibriError ends the request only; anything else
-        is raised after the request was told, since the engine cannot be trusted after it."""
+        """Generate and send everything, the last frame included. A ColibriError ends this request only; any other
+        exception passes: the engine cannot be trusted after it, and the process's end tells all its requests."""
         try:
             last = self._generate(engine)
         except ColibriError as error:
             last = {"type": "error", "id": self.request.id, "error": error_value(error)}
-        except BaseException as error:
-            reason = f"the engine failed in {self.phase} ({type(error).__name__})"
-            told = EngineFailed(f"{reason}; it is being restarted, send the request again")
-            self._post({"type": "error", "id": self.request.id, "error": error_value(told)})
-            raise
         self.outbox.flush()
         self._post(last)
+
+    def interrupt(self, engine: EngineLike) -> None:
+        """Make a cancelled session's step return. Repeat it until the session has ended: one that comes before the
+        sequence is open is forgotten by the engine. The lock keeps it from hitting the session after this one."""
+        with self._leaving:
+            if self.cancelled.is_set() and not self._ended:
+                engine.cancel()
 
     def _generate(self, engine: EngineLike) -> Frame:
         request = self.request
@@ -85,8 +89,10 @@ class Session:
         seq = engine.open(request.prompt_ids, request.sampling, n_predict, eog_ids, request.n_logprobs)
         try:
             finish = self._steps(engine, seq, eog_ids)
-            n_cached, seed = getattr(seq, "n_cached", 0), getattr(seq, "seed", request.sampling.seed)
+            n_cached, seed = getattr(seq, "n_cached", 0), seq.seed
         finally:
+            with self._leaving:
+                self._ended = True
             engine.close(seq)
         if finish is None:
             return {"type": "cancelled", "id": request.id, "phase": self.phase, "n_generated": self._n_generated}
@@ -98,7 +104,8 @@ class Session:
         while not self.cancelled.is_set():
             out = engine.step(seq)
             if out.cancelled:
-                continue  # meant for us: the flag is set; meant for a session before us: the step is simply repeated
+                assert self.cancelled.is_set(), "a step was cancelled that nobody wanted cancelled"
+                break
             if out.phase == "prefill":
                 self._tell_prefill(out.done, seq, force=out.done == out.total)
             if out.token is None:
@@ -108,7 +115,7 @@ class Session:
             self.phase = "decode"
             self._clock.token()
             self._n_generated += 1
-            self.n_done, self.n_total = self._n_generated, seq.n_predict if hasattr(seq, "n_predict") else 0
+            self.n_done, self.n_total = self._n_generated, seq.n_predict
             if out.token not in eog_ids:
                 self._take(out)
                 if self._text.stopped is not None:

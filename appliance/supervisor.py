@@ -1,4 +1,4 @@
-"""Keeps a worker running: starts it, and starts it again. Not here: one process's life (life.py), requests (dispatch.py).
+"""Keeps a worker running: starts it, and starts it again. Not here: one life (life.py), requests (dispatch.py).
 
                     ┌─────────────── back-off 0.5, 1, 2 … 30 s ────────────────┐
     start ─▶ starting ─▶ compiling ─▶ loading ─▶ ready ─▶ (ends) ─▶ restarting ┘
