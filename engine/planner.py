@@ -6,6 +6,7 @@ machine (appliance/host.py), loading anything; importing this costs no numba.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -90,11 +91,17 @@ def kv_bytes(n_kv_heads: Sequence[int], k_dim: int, v_dim: int, n_ctx: int, type
     return sum(n_kv_heads) * (k.row_bytes(k_dim) + v.row_bytes(v_dim)) * padded(n_ctx, PAGE_POSITIONS)
 
 
-def buffers_bytes(shape: DecoderShape, ubatch_size: int) -> int:
-    """Bytes of activations for one pass of `ubatch_size` rows, and of logits with the sampler's working copy."""
+def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: int) -> int:
+    """At least the bytes of all work buffers: `ubatch_size` rows of activations, attention's partial sums, rotations
+    for `n_ctx` positions, 16 rows of logits, each thread's scratch. A test compares this with what is allocated."""
     n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
-    values = 4 * shape.n_embd + 3 * n_q + 2 * n_kv + 4 * shape.n_ff  # residual, normed, packed; q, k, v, out; gate, up
-    return 4 * values * ubatch_size + 16 * shape.n_vocab
+    rows = min(ubatch_size, padded(n_ctx, PAGE_POSITIONS))
+    # Activations are kept as float32 and as blocks of 40 bytes per 32 values, for whichever type reads them.
+    acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 6 * (shape.n_embd + n_q + shape.n_ff)
+    tiles = padded(n_ctx, PAGE_POSITIONS) // PAGE_POSITIONS
+    partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
+    scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024
+    return rows * acts + partials + 4 * shape.rope_dim * n_ctx + 64 * shape.n_vocab + threads * scratch
 
 
 def plan(gguf: GgufFile, shape: DecoderShape, machine: Machine, request: PlanRequest) -> Plan:
@@ -140,18 +147,18 @@ class _Planner:
         limit = machine.memory_limit
         self.budget = machine.memory_available if limit is None else min(limit, machine.memory_available)
         self.weights = sum(t.n_bytes for t in gguf.tensors.values())
-        self.buffers = buffers_bytes(shape, request.ubatch_size)
-        self.reserve = max(RESERVE_BYTES, PROCESS_BYTES + self.buffers)
+        self.threads = request.threads or threads_for(machine)[0]
         self.rows: list[Row] = []
 
     def plan(self) -> Plan:
         n_ctx = self._context()
-        cache = self._kv(n_ctx)
+        cache, buffers, reserve = self._kv(n_ctx), self._buffers(n_ctx), self._reserve(n_ctx)
         self._add("weights_bytes", self.weights, f"{len(self.gguf.tensors)} tensors of the file", "file")
         self._add("kv_bytes", cache, self._kv_reason(n_ctx), "formula")
-        self._add("buffers_bytes", self.buffers, f"activations of {self.request.ubatch_size} rows, logits", "formula")
-        reserve = "512 MiB" if self.reserve == RESERVE_BYTES else "400 MiB and the buffers"
-        self._add("reserve_bytes", self.reserve, f"{reserve}: both processes, buffers included", "formula")
+        what = f"activations of {self.request.ubatch_size} rows, rotations, logits, scratch of {self.threads} threads"
+        self._add("buffers_bytes", buffers, what, "formula")
+        parts = "512 MiB" if reserve == RESERVE_BYTES else "400 MiB and the buffers"
+        self._add("reserve_bytes", reserve, f"{parts}: both processes, buffers included", "formula")
         mode = self._load_mode(n_ctx)
         needed = self._needed(mode, n_ctx)
         self._add("needed_bytes", needed, _sum_of(mode), "formula")
@@ -162,7 +169,7 @@ class _Planner:
             n_ctx=n_ctx,
             kv_bytes=cache,
             weights_bytes=self.weights,
-            buffers_bytes=self.buffers,
+            buffers_bytes=buffers,
             load_mode=mode,
             fits=True,
             threads=threads,
@@ -180,9 +187,15 @@ class _Planner:
         heads = [shape.n_kv_heads] * shape.n_layers
         return r.parallel * kv_bytes(heads, shape.head_dim, shape.head_dim, n_ctx, r.type_k, r.type_v)
 
+    def _buffers(self, n_ctx: int) -> int:
+        return buffers_bytes(self.shape, n_ctx, self.request.ubatch_size, self.threads)
+
+    def _reserve(self, n_ctx: int) -> int:
+        return max(RESERVE_BYTES, PROCESS_BYTES + self._buffers(n_ctx))
+
     def _needed(self, mode: str, n_ctx: int) -> int:
         weights = 0 if mode == "mmap" else self.gguf.n_bytes
-        return weights + self._kv(n_ctx) + self.reserve
+        return weights + self._kv(n_ctx) + self._reserve(n_ctx)
 
     def _context(self) -> int:
         asked, trained = self.request.n_ctx, self.shape.n_ctx_train
@@ -211,8 +224,8 @@ class _Planner:
 
     def _most_context(self, mode: str) -> int:
         """The largest whole number of pages that fits, 0 for none."""
-        room = self.budget - self._needed(mode, 0)
-        return max(0, room // self._kv(PAGE_POSITIONS)) * PAGE_POSITIONS
+        pages = range(1, MAX_CTX // PAGE_POSITIONS + 1)
+        return bisect_right(pages, self.budget, key=lambda n: self._needed(mode, n * PAGE_POSITIONS)) * PAGE_POSITIONS
 
     def _kv_reason(self, n_ctx: int) -> str:
         r, s = self.request, self.shape
@@ -270,7 +283,7 @@ class _Planner:
         if self.shape.head_dim % TYPES["Q8_0"].items:
             return False
         small = self._kv(n_ctx, replace(self.request, type_k="q8_0", type_v="q8_0"))
-        return small < self._kv(n_ctx) and small + self.reserve <= self.budget
+        return small < self._kv(n_ctx) and small + self._reserve(n_ctx) <= self.budget
 
     def _budget_reason(self) -> str:
         limit = self.machine.memory_limit

@@ -9,7 +9,7 @@ from engine.errors import DoesNotFit, UsageError
 from engine.gguf.reader import GgufFile, read_gguf
 from engine.models.shape import DecoderShape
 from engine.planner import MIB, Machine, Plan, PlanRequest, buffers_bytes, kv_bytes, plan, threads_for
-from tests.tiny import tiny_llama
+from tests.tiny import tiny_llama, tiny_mixed
 
 RESERVE = 512 * MIB
 # 2 layers x 2 KV heads x 32 values, f16, keys and values
@@ -41,7 +41,38 @@ def test_the_cache_is_its_allocation_to_the_byte(gguf: GgufFile) -> None:
 def test_kv_heads_that_differ_and_layers_without_any() -> None:
     """Exact bytes of models known to be counted wrongly when only the first layer is looked at."""
     assert kv_bytes([8, 0, 0, 1, 0, 0, 8, 2], 128, 128, 32768, "f16", "f16") == 318_767_104
+    assert kv_bytes([2 * (i % 11 == 5) for i in range(88)], 128, 128, 32768, "f16", "f16") == 268_435_456
     assert kv_bytes([16] * 4, 192, 128, 4096, "f16", "f16") == 167_772_160
+
+
+@pytest.mark.parametrize(("n_ctx", "ubatch_size", "threads"), [(256, 512, 1), (2048, 64, 2), (1 << 17, 512, 4)])
+def test_the_buffers_are_no_less_than_what_is_allocated(
+    n_ctx: int, ubatch_size: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.cache.kv import KvCache
+    from engine.kernels.program import Buffer
+    from engine.models import llama, parts
+    from engine.weights.store import Store
+
+    made: list[Buffer] = []
+
+    def counted(n_bytes: int) -> Buffer:
+        made.append(Buffer(n_bytes))
+        return made[-1]
+
+    monkeypatch.setattr(parts, "Buffer", counted)
+    gguf = read_gguf(tiny_mixed(tmp_path / "m.gguf", n_vocab=2000))
+    shape, store = DecoderShape.read(gguf), Store(gguf)
+    try:
+        model = llama.Model(shape, store)
+        kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16")
+        assert kv.n_bytes == planned(gguf, n_ctx=n_ctx).kv_bytes
+        model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), 16, threads))
+    finally:
+        store.close()
+    allocated = sum(buffer.n_bytes for buffer in made)
+    assert 0.3 * buffers_bytes(shape, n_ctx, ubatch_size, threads) < allocated
+    assert allocated <= buffers_bytes(shape, n_ctx, ubatch_size, threads)
 
 
 @pytest.mark.parametrize(("asked", "taken"), [(1, 256), (256, 256), (257, 512), (5000, 5120)])
@@ -120,9 +151,8 @@ def test_the_cgroups_limit_counts_where_it_is_smaller(gguf: GgufFile) -> None:
 
 
 def test_large_passes_grow_the_reserve(gguf: GgufFile) -> None:
-    shape = DecoderShape.read(gguf)
-    made = planned(gguf, n_ctx=1024, ubatch_size=1 << 16)
-    assert made.buffers_bytes == buffers_bytes(shape, 1 << 16) > 112 * MIB
+    made = planned(gguf, n_ctx=1 << 17, ubatch_size=1 << 16)
+    assert made.buffers_bytes == buffers_bytes(DecoderShape.read(gguf), 1 << 17, 1 << 16, 4) > 112 * MIB
     assert made.needed_bytes == gguf.n_bytes + made.kv_bytes + 400 * MIB + made.buffers_bytes
 
 
