@@ -48,6 +48,12 @@ def _auto(value: object) -> object:
     return None if value in ("auto", "0", 0, "-1", -1) else value
 
 
+def _only_true(value: bool) -> bool:
+    if not value:
+        raise ValueError("it should be true, there is nothing here that could go online")
+    return value
+
+
 def _words(value: object) -> object:
     return tuple(w.strip() for w in value.split(",") if w.strip()) if isinstance(value, str) else value
 
@@ -59,6 +65,7 @@ def user_data_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 Auto = Annotated[int | None, BeforeValidator(_auto)]
+Offline = Annotated[bool, AfterValidator(_only_true)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
@@ -131,7 +138,7 @@ class Settings(BaseModel):
     log_jsonl: bool = knob(False, "one JSON object per log line", "process", "appliance.logs", "people read it first")
     log_level: Literal["debug", "info", "warning", "error"] = knob(
         "info", "least severity that is logged", "process", "appliance.logs")
-    offline: Literal[True] = knob(
+    offline: Offline = knob(
         True, "accepted for llama-server's sake: Colibri never goes online", "process", "appliance.settings",
         "there is no other way")
 
@@ -286,6 +293,7 @@ def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
 
 def plain(message: str) -> str:
     """Pydantic's words with a small first letter, so that they go on with our sentence."""
+    message = message.removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 
 

@@ -1,0 +1,182 @@
+"""run, chat, bench and logits with a tiny but real model. Not here: flags, number lists, the bundled model."""
+
+import json
+import os
+import pty
+import select
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.appliance.cli.shell import colibri, started
+from tests.tiny import tiny_llama
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny_llama(tmp_path_factory.mktemp("models") / "tiny.gguf", n_ctx=4096))
+
+
+def answered(*words: str, **more: Any) -> dict[str, Any]:
+    done = colibri(*words, "--json", **more)
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def test_run_gives_ids_text_timings_and_stats(model: str) -> None:
+    words = ("run", "-m", model, "--raw", "-p", "the bird", "-n", "5", "--temp", "0", "-t", "1", "--logprobs", "2")
+    found = answered(*words)
+    assert {"prompt_tokens", "tokens", "text", "finish_reason", "timings", "stats", "logprobs"} == set(found)
+    assert 1 <= len(found["tokens"]) <= 5 and found["finish_reason"] in ("stop", "length")
+    assert found["timings"]["prompt_n"] == len(found["prompt_tokens"])
+    assert found["timings"]["predicted_n"] == len(found["tokens"])
+    assert {"prompt_ms", "prompt_per_second", "predicted_ms", "predicted_per_token_ms"} <= set(found["timings"])
+    assert [row["id"] for row in found["logprobs"]] == found["tokens"]
+    assert all(len(row["top"]) == 2 and row["top"][0][0] == row["id"] for row in found["logprobs"])
+    assert found["stats"]["model"] == "tiny.gguf" and found["stats"]["threads"] == 1
+
+
+def test_the_same_seed_gives_the_same_answer_from_file_and_pipe(model: str, tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("the river")
+    common = ("run", "-m", model, "--raw", "-n", "8", "--seed", "7", "--temp", "1.5")
+    from_file = answered(*common, "-f", str(tmp_path / "p.txt"))
+    from_pipe = answered(*common, stdin="the river")
+    assert from_file["tokens"] == from_pipe["tokens"] and from_pipe["stats"]["seed"] == 7
+
+
+def test_text_streams_to_stdout_and_equals_the_json_text(model: str) -> None:
+    words = ("run", "-m", model, "-p", "Hello", "-n", "6", "--temp", "0")
+    done = colibri(*words)
+    assert done.code == 0
+    text = answered(*words)["text"]
+    assert done.out == (text if text.endswith("\n") else text + "\n")
+
+
+def test_the_chat_template_is_used_unless_raw(model: str) -> None:
+    templated = answered("run", "-m", model, "-p", "Hello", "-n", "1")["prompt_tokens"]
+    raw = answered("run", "-m", model, "-p", "Hello", "-n", "1", "--raw")["prompt_tokens"]
+    assert len(templated) > len(raw)
+
+
+def test_n_0_reads_nothing_and_says_length(model: str) -> None:
+    found = answered("run", "-m", model, "-p", "a", "-n", "0")
+    assert found["tokens"] == [] and found["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["--raw", "-p", "a " * 3000, "-c", "256"], 2, "--ctx-size"),
+        (["--raw", "-p", ""], 3, "the prompt has no tokens"),
+        (["-p", "a", "-c", "9000000"], 4, "--ctx-size"),
+        (["-f", "/nowhere.txt"], 3, "/nowhere.txt cannot be read"),
+        (["-p", "a", "-ctk", "q8_0", "--raw", "-f", "x"], 2, "use one"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence_and_a_code(model: str, words: list[str], code: int, sentence: str) -> None:
+    done = colibri("run", "-m", model, *words)
+    assert (done.code, done.out) == (code, "") and sentence in done.err.splitlines()[-1]
+
+
+def test_a_prompt_that_is_not_utf8_is_told(model: str) -> None:
+    done = colibri("run", "-m", model, stdin=b"ab\xff")
+    assert done.code == 3 and "stdin is not UTF-8 text: byte 2 is 0xff" in done.err
+
+
+def test_logits_have_one_entry_per_token_and_feed_on_run_s_output(model: str) -> None:
+    found = answered("logits", "-m", model, "--tokens", "5,6,7", "--top", "3")["positions"]
+    assert [row["token"] for row in found] == [5, 6, 7]
+    assert all(len(row["top"]) == 3 and row["top"][0][1] >= row["top"][1][1] for row in found)
+    again = answered("logits", "-m", model, "--tokens-file", "-", "--top", "3", stdin='{"tokens": [5, 6, 7]}')
+    assert again["positions"] == found
+
+
+def test_logits_agree_with_the_logprobs_of_a_greedy_run(model: str) -> None:
+    run = answered("run", "-m", model, "--raw", "-p", "the bird", "-n", "3", "--temp", "0", "--logprobs", "1")
+    ids = ",".join(map(str, run["prompt_tokens"] + run["tokens"]))
+    rows = answered("logits", "-m", model, "--tokens", ids, "--top", "1")["positions"]
+    start = len(run["prompt_tokens"]) - 1
+    assert [row["top"][0][0] for row in rows[start:-1]] == run["tokens"]
+
+
+def test_a_token_outside_the_vocabulary_is_told(model: str) -> None:
+    done = colibri("logits", "-m", model, "--tokens", "1,99999")
+    assert done.code == 2 and "token 99999 at place 1: the vocabulary has ids 0 to" in done.err
+
+
+def test_bench_has_llama_bench_s_fields(model: str) -> None:
+    words = ["-p", "16", "-n", "4", "-d", "0,300", "-t", "1,2", "-r", "2", "-ub", "256", "-o", "json"]
+    done = colibri("bench", "-m", model, *words)
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)
+    tests = [(r["n_threads"], r["n_prompt"], r["n_gen"], r["n_depth"]) for r in rows]
+    assert tests == [(t, *k) for t in (1, 2) for k in ((16, 0, 0), (16, 0, 300), (0, 4, 0), (0, 4, 300))]
+    wanted = {"model_filename", "model_type", "model_size", "model_n_params", "n_batch", "n_ubatch", "n_threads",
+              "type_k", "type_v", "n_prompt", "n_gen", "n_depth", "test_time", "avg_ns", "stddev_ns", "avg_ts",
+              "stddev_ts", "samples_ns", "samples_ts", "build_commit", "cpu_info", "backends"}  # fmt: skip
+    assert all(wanted <= set(row) and len(row["samples_ts"]) == 2 and row["avg_ts"] > 0 for row in rows)
+    assert all((row["ceiling_ts"] is None) == (row["n_gen"] == 0) for row in rows)
+    assert "run 3/3" in done.err
+
+
+def test_chat_from_a_pipe_keeps_the_conversation_and_knows_its_commands(model: str) -> None:
+    lines = "Hello\n/help\n/nonsense\nthe bird\n/reset\nHello\n/quit\nnever read\n"
+    done = colibri("chat", "-m", model, "-n", "4", "--temp", "0", stdin=lines)
+    assert done.code == 0 and "/reset" in done.err and "no command /nonsense" in done.err
+    hello = answered("run", "-m", model, "-p", "Hello", "-n", "4", "--temp", "0")["text"]
+    assert done.out.startswith(hello + "\n") and done.out.endswith(hello + "\n")
+
+
+@pytest.mark.parametrize("words", [["bench", "-p", "64", "-n", "64", "-r", "1000"], ["chat"]])
+def test_an_interrupt_ends_a_command_at_once_with_130(model: str, words: list[str]) -> None:
+    process = started(*words, "-m", model)
+    try:
+        if words[0] == "bench":  # the warm-up of the first test is over: the engine is in the middle of its work
+            time.sleep(3)
+        else:
+            assert process.stdin is not None
+            time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+        assert process.stderr is not None and b"Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+
+def _read_until(fd: int, word: bytes, seconds: float = 90) -> bytes:
+    """Everything a terminal shows up to `word`; fails after `seconds`, a guard against hanging."""
+    seen, until = b"", time.monotonic() + seconds
+    while word not in seen:
+        assert time.monotonic() < until, seen
+        if select.select([fd], [], [], 0.5)[0]:
+            seen += os.read(fd, 4096)
+    return seen
+
+
+def test_ctrl_c_in_a_terminal_stops_the_answer_not_the_chat(model: str) -> None:
+    ours, theirs = pty.openpty()
+    process = started("chat", "-m", model, "--temp", "3", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-t", "1",
+                      stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)  # fmt: skip
+    os.close(theirs)
+    try:
+        _read_until(ours, b"> ")
+        process.send_signal(signal.SIGINT)
+        _read_until(ours, b"/quit or Ctrl-D leaves")
+        _read_until(ours, b"> ")
+        os.write(ours, b"Hello\r")
+        _read_until(ours, b"Hello")
+        process.send_signal(signal.SIGINT)
+        _read_until(ours, b"> ")
+        os.write(ours, b"/quit\r")
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
