@@ -73,7 +73,7 @@ def open_text(gguf: GgufFile) -> Text:
     assert cut_by is not None, "Vocab refuses every other kind"
     merges = keys.get("tokenizer.ggml.merges")
     if not isinstance(merges, list):
-        raise BadModelFile("tokenizer.ggml.merges is missing or no list; the file has a vocabulary but no rule to use it")
+        raise BadModelFile("tokenizer.ggml.merges is missing or no list; the file has a vocabulary but no rules")
     template = keys.get("tokenizer.chat_template")
     if template is not None and not isinstance(template, str):
         raise BadModelFile("tokenizer.chat_template is not a text; the file was converted wrongly")

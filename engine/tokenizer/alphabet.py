@@ -1,6 +1,6 @@
 """The byte alphabet of byte-level BPE: one printable character for each byte. Not here: which tokens there are.
 
-Printable ASCII and Latin-1 stand for themselves; the other 68 bytes are numbered from U+0100 in ascending order (GPT-2).
+Printable ASCII and Latin-1 stand for themselves; the other 68 bytes are numbered from U+0100 upwards (GPT-2).
 """
 
 _SHOWN = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}

@@ -18,7 +18,7 @@ from engine.tokenizer.vocab import Kind, Vocab
 # when it is first used.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 REMEMBERED = 16_384  # pieces whose ids are kept: the words of a language, about 3 MB
 REMEMBERED_CHARS = 32  # longer pieces hardly come twice
@@ -113,9 +113,11 @@ def _merge_pairs(merges: Sequence[object], ids: dict[str, int]) -> list[tuple[st
         # Looked for after the first character: a space is written otherwise, but a broken file may begin with one.
         cut = merge.find(" ", 1) if isinstance(merge, str) else -1
         if not isinstance(merge, str) or cut < 0:
-            raise BadModelFile(f"tokenizer.ggml.merges: entry {rank} is {str(merge)[:40]!r}, not two texts with a space "
-                               "between them; the file is damaged")
-        left, right = merge[:cut], merge[cut + 1:]
+            raise BadModelFile(
+                f"tokenizer.ggml.merges: entry {rank} is {str(merge)[:40]!r}, not two texts with a "
+                "space between them; the file is damaged"
+            )
+        left, right = merge[:cut], merge[cut + 1 :]
         if left in ids and right in ids and left + right in ids:
             pairs.setdefault((left, right))
     return list(pairs)

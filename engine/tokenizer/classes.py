@@ -1,7 +1,7 @@
 """Regular expressions with Unicode classes, compiled for the standard library. Not here: which model uses which.
 
-Understood beyond `re`: \\p{L}, \\p{Lu} and so on, and \\s and \\S by Unicode's White_Space (Python's own \\s also takes the
-separators U+001C to U+001F, which no tokenizer does).
+Understood beyond `re`: \\p{L}, \\p{Lu} and so on, and \\s and \\S by Unicode's White_Space (Python's own \\s also takes
+U+001C to U+001F, which no tokenizer does).
 """
 
 import re

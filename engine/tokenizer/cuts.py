@@ -58,22 +58,14 @@ def trailing_space(text: str, start: int, end: int) -> Iterator[Span]:
         yield cut, end
 
 
-def digit_thirds(*, word_border: bool) -> Step:
-    """Cut runs of ASCII digits into threes counted from the right. The patterns for it look ahead to the run's end
-    from each place in it. With `word_border` only runs that no letter or underscore follows are cut."""
-
-    def cut(text: str, start: int, end: int) -> Iterator[Span]:
-        for found in _DIGITS.finditer(text, start, end):
-            first, last = found.span()
-            if word_border and last < end and (text[last].isalnum() or text[last] == "_"):
-                continue
-            if first > start:
-                yield start, first
-            start = first
-            for stop in range(first + ((last - first) % 3 or 3), last + 1, 3):
-                yield start, stop
-                start = stop
-        if end > start:
-            yield start, end
-
-    return cut
+def digit_thirds(text: str, start: int, end: int) -> Iterator[Span]:
+    """Cut runs of ASCII digits before every third digit, counted from the right. The pattern for it looks ahead to the
+    run's end from each place in it."""
+    for found in _DIGITS.finditer(text, start, end):
+        first, last = found.span()
+        for cut in range(first + (last - first) % 3, last, 3):
+            if cut > start:
+                yield start, cut
+            start = cut
+    if end > start:
+        yield start, end

@@ -14,7 +14,7 @@ from engine.tokenizer.cuts import Step, digit_thirds, trailing_space
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """`whole_first`: a piece that is a token as it stands is taken without merging. `add_bos`: if the file is silent."""
+    """`whole_first`: a piece that is a token already is taken without merging. `add_bos`: if the file is silent."""
 
     steps: tuple[str | Step, ...]
     whole_first: bool = False
@@ -25,6 +25,8 @@ _CONTRACTION = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _SPACE = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _ASCII_MARKS = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"""
 _CJK = r"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+# The same family's other scripts: U+0800 to the ideographs, but for white space, which llama.cpp hides from classes.
+_EAST = r"[\u0800-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff\u3001-\u9fa5\uac00-\ud7ff]+"
 # Cased letters of Unicode 11 or so, as one family of models was trained with.
 _CASED = (
     "A-Za-z\xb5\xc0-\xd6\xd8-\xf6\xf8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d"
@@ -37,14 +39,6 @@ _CASED = (
     "\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a"
     "\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2"
     "\U000118a0-\U000118df\U0001e900-\U0001e943"
-)
-_FAR_EAST = (
-    r"[\u4e00-\u9fff\u3400-\u4dbf\u8c48-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"
-    r"\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
-)
-_HANGUL_MARKS_CJK = (
-    r"[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f"
-    rf"\ufe30-\ufe4f]+|[\u3105-\u312f]+|{_CJK}"
 )
 
 
@@ -69,8 +63,6 @@ _LLAMA3 = _words(r"\p{N}{1,3}")
 _QWEN2 = _words(r"\p{N}")
 _MARKED = rf"{_ASCII_MARKS}[A-Za-z]+|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACE}"
 _NO_MARKS = r" ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
-_UPPER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}"
-_LOWER = r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
 _GPT4O = _cased_words(r"\p{N}{1,3}", r"\p{L!a-z}", r"\p{L!A-Z}")
 _DEEPSEEK3 = (r"\p{N}{1,3}", _CJK, _MARKED)
 
@@ -109,16 +101,13 @@ SPLITTERS: Mapping[str, Splitter] = {name: splitter for names, splitter in _FAMI
     "granite-embed-multi-97m": Splitter(
         (_cased_words(r"\p{N}{1,3}", r"\p{L!a-z}\p{M}", r"\p{L!A-Z}\p{M}"),), whole_first=True
     ),
-    "tiny_aya": Splitter((digit_thirds(word_border=True), _cased_words(r"\p{N}{1,3}", _UPPER, _LOWER))),
-    "cohere2moe": Splitter((digit_thirds(word_border=True), _cased_words(r"\p{N}{1,3}", _UPPER, _LOWER))),
-    "superbpe": Splitter((r"\p{N}+", digit_thirds(word_border=False))),
-    "youtu": Splitter((_HANGUL_MARKS_CJK, _cased_words(r"\p{N}", _UPPER, _LOWER)), whole_first=True),
+    "superbpe": Splitter((r"\p{N}+", digit_thirds)),
     "deepseek-llm": Splitter(
-        (r"[\r\n]", rf"\s?[{_CASED}]+", r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
-         trailing_space, r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}+")
+        (r"[\r\n]", rf"\s?[{_CASED}]+", r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3001\u3002]+",
+         trailing_space, _EAST, r"\p{N}+")
     ),
     "deepseek-coder": Splitter(
-        (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}")
+        (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _EAST, r"\p{N}")
     ),
     "qwen35": Splitter((_words(r"\p{N}", letters=r"[\p{L}\p{M}]+", others=r"[^\s\p{L}\p{M}\p{N}]"),)),
     "seed-coder": Splitter(
@@ -130,7 +119,6 @@ SPLITTERS: Mapping[str, Splitter] = {name: splitter for names, splitter in _FAMI
     ),
     "minicpm5": Splitter((r"\p{N}{1,3}", _words(r"\p{N}+")), whole_first=True),
     "laguna": Splitter((r"[^\n]+|[\n]+", _QWEN2)),
-    "afmoe": Splitter((digit_thirds(word_border=False), _FAR_EAST, _MARKED)),
     "chameleon": Splitter(
         (r"<sentinel:[0-9]+>", r"IMGIMG[A-I]{1,4}Z", r"[\t\n]|    |  ", r"\p{N}", r"[\p{P}!-/:-@\[-`{-~]", _GPT2),
         add_bos=True,
@@ -144,6 +132,7 @@ def splitter(name: object) -> Splitter:
     found = SPLITTERS.get(name) if isinstance(name, str) else None
     if found is None:
         seen = "missing" if name is None else repr(name)[:60]
-        raise UnsupportedModel(f"the pre-tokenizer (tokenizer.ggml.pre) is {seen}; this version knows "
-                               f"{', '.join(sorted(SPLITTERS))}")
+        raise UnsupportedModel(
+            f"the pre-tokenizer (tokenizer.ggml.pre) is {seen}; this version knows {', '.join(sorted(SPLITTERS))}"
+        )
     return found

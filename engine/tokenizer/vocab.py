@@ -31,11 +31,15 @@ class Vocab:
     def __init__(self, metadata: Mapping[str, object], *, add_bos_default: bool = False) -> None:
         model = metadata.get("tokenizer.ggml.model")
         if not isinstance(model, str):
-            raise BadModelFile("the model file has no tokenizer (the key tokenizer.ggml.model is missing); use a file "
-                               "that was converted with its tokenizer")
+            raise BadModelFile(
+                "the model file has no tokenizer (the key tokenizer.ggml.model is missing); use a file "
+                "that was converted with its tokenizer"
+            )
         if model != "gpt2":
-            raise UnsupportedModel(f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); "
-                                   "this version reads byte-level BPE only, which is called 'gpt2'")
+            raise UnsupportedModel(
+                f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); "
+                "this version reads byte-level BPE only, which is called 'gpt2'"
+            )
         self.tokens = _strings(metadata, "tokenizer.ggml.tokens")
         self.n_vocab = len(self.tokens)
         self.kinds = _kinds(metadata, self.n_vocab)
@@ -53,8 +57,10 @@ class Vocab:
         if value is None or value == NO_ID:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < self.n_vocab:
-            raise BadModelFile(f"{key} is {str(value)[:40]}, which is no id of the {self.n_vocab} tokens in the file; "
-                               "the file is damaged or was converted wrongly")
+            raise BadModelFile(
+                f"{key} is {str(value)[:40]}, which is no id of the {self.n_vocab} tokens in the file; "
+                "the file is damaged or was converted wrongly"
+            )
         return value
 
     def _endings(self) -> frozenset[int]:
@@ -71,7 +77,7 @@ class Vocab:
 
     def _check(self, token_id: int) -> int:
         if not 0 <= token_id < self.n_vocab:
-            raise InvalidParameter(f"token id {token_id} is outside the vocabulary; ids go from 0 to {self.n_vocab - 1}")
+            raise InvalidParameter(f"token id {token_id} is outside the vocabulary, 0 to {self.n_vocab - 1}")
         return token_id
 
     def is_control(self, token_id: int) -> bool:
