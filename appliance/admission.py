@@ -130,13 +130,8 @@ class Admission:
         return [first, *more]
 
     def _sampling(self, wish: Wish) -> Sampling:
-        n_vocab = self.text.vocab.n_vocab
-        for token in wish.sampling.get("logit_bias", {}):
-            if not 0 <= token < n_vocab:
-                text = f"logit_bias names token {token}, outside the vocabulary of {n_vocab}"
-                raise InvalidParameter(text, param="logit_bias")
         sampling = replace(self._defaults, **wish.sampling)
-        sampling.validate()
+        sampling.validate(self.text.vocab.n_vocab)
         return sampling
 
     @cached_property

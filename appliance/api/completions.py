@@ -21,13 +21,14 @@ from appliance.api.generation import END, Generation, Identity, Limits, View, po
 from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, Sampled
 from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, ChatShape, CompletionShape, Shape
-from appliance.api.sse import ClientStalled, EventStream, dumps
+from appliance.api.sse import EventStream, dumps
 from appliance.request import Done, GenerateRequest, Piece, Prefill
 from engine.errors import ContextLengthExceeded, InvalidParameter
 
 PATIENCE_S = 5.0
 LOOK_S = 1.0
 """How often a silent client's connection is looked at."""
+TCP_ESTABLISHED = 1
 SAMPLING_FIELDS = (
     "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "repeat_last_n", "presence_penalty",
     "frequency_penalty",
@@ -45,14 +46,10 @@ async def chat(request: web.Request) -> web.StreamResponse:
 
     async def prompts() -> list[list[int]]:
         messages = [message.plain() for message in ask.messages]
-        try:
-            return [await services.admission.chat_ids(messages, ask.chat_template_kwargs)]
-        except ContextLengthExceeded as error:
-            error.param = "messages"
-            raise
+        return [await services.admission.chat_ids(messages, ask.chat_template_kwargs)]
 
     wish = _wish(services, ask, [ask.max_tokens, ask.max_completion_tokens], n_top)
-    generation = await _generation(request, raw, ask, wish, "chatcmpl", prompts)
+    generation = await _generation(request, raw, ask, wish, prompts)
     shape = ChatShape(
         **_common(services, generation, wish, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier
     )
@@ -73,7 +70,7 @@ async def complete(request: web.Request) -> web.StreamResponse:
         return [await services.admission.prompt_ids(prompt) for prompt in given]
 
     wish = _wish(services, ask, [ask.max_tokens], ask.logprobs)
-    generation = await _generation(request, raw, ask, wish, "cmpl", prompts)
+    generation = await _generation(request, raw, ask, wish, prompts)
     decode = services.admission.text.decode
     echoes = [prompt if isinstance(prompt, str) else decode(prompt) for prompt in given] if ask.echo else []
     shape = CompletionShape(**_common(services, generation, wish, ask, ask.logprobs), echoes=tuple(echoes))
@@ -107,22 +104,26 @@ def _common(services: Services, generation: Generation, wish: Wish, ask: Sampled
     }  # fmt: skip
 
 
-async def _generation(
-    request: web.Request, raw: bytes, ask: Sampled, wish: Wish, prefix: str, prompts: Prompts
-) -> Generation:
+async def _generation(request: web.Request, raw: bytes, ask: Sampled, wish: Wish, prompts: Prompts) -> Generation:
     """The answer to view: one that is attached to, or a new one."""
     services = request.app[SERVICES]
     services.check_open()
     identity = _identity(request, raw)
     if (running := services.generations.find(identity)) is not None:
         return running
+    prefix, field = ("chatcmpl", "messages") if isinstance(ask, ChatRequest) else ("cmpl", "prompt")
     name = f"{prefix}-{uuid.uuid4().hex}"
     requests: list[GenerateRequest] = []
-    for i, ids in enumerate(await prompts()):
-        requests += services.admission.requests(ids, wish, f"{name}-{i}")
-    # Another request with the same identity may have come in while this one was tokenised.
+    try:
+        for i, ids in enumerate(await prompts()):
+            requests += services.admission.requests(ids, wish, f"{name}-{i}")
+    except ContextLengthExceeded as error:
+        error.param = field
+        raise
+    # Another request with the same identity may have come in while this one was tokenised, or the end of the server.
     if (running := services.generations.find(identity)) is not None:
         return running
+    services.check_open()
     decode_ms = ask.t_max_predict_ms
     limits = Limits(services.settings.timeout, decode_ms / 1000 if decode_ms is not None and decode_ms > 0 else None)
     return services.generations.start(name, identity, requests, limits)
@@ -139,10 +140,11 @@ def _identity(request: web.Request, raw: bytes) -> Identity:
 
 async def _plain(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:
     answers: dict[int, Answer] = {}
+    look = _Look(request)
     async with generation.view() as view:
         while (item := await view.next(LOOK_S)) is not END:
+            look.look()
             if item is None:
-                _check_client(request)
                 continue
             index, event = item
             answer = answers.setdefault(index, Answer())
@@ -172,15 +174,14 @@ async def _stream(request: web.Request, generation: Generation, shape: Shape) ->
 async def _relay(
     request: web.Request, view: View, generation: Generation, shape: Shape, stream: EventStream
 ) -> dict[int, Done]:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+    look = _Look(request)
     opened: set[int] = set()
     dones: dict[int, Done] = {}
     shows_progress = bool(generation.requests) and generation.requests[0].return_progress
     while (item := await view.next(LOOK_S)) is not END:
+        look.look()
         if item is None:
-            _check_client(request)
-            if stream.is_open or loop.time() - began >= PATIENCE_S:
+            if stream.is_open or look.waited() >= PATIENCE_S:
                 await stream.beat(position(generation))
             continue
         index, event = item
@@ -199,14 +200,29 @@ async def _relay(
     return dones
 
 
-def _check_client(request: web.Request) -> None:
-    """Raise when the client has gone without aiohttp noticing, which it cannot while reading is paused."""
-    transport = request.transport
-    if transport is None or transport.is_closing():
-        raise ClientStalled("the client has closed the connection")
-    sock = transport.get_extra_info("socket")
-    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-        state = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-        if state != 1:  # TCP_ESTABLISHED; anything else: the other side has hung up
+class _Look:
+    """Looks at the client's connection every LOOK_S: aiohttp cannot see its end while reading is paused."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._now = asyncio.get_running_loop().time
+        self.began = self._last = self._now()
+
+    def waited(self) -> float:
+        """Seconds since the first look."""
+        return self._now() - self.began
+
+    def look(self) -> None:
+        """Raise ConnectionError when the client has gone."""
+        if self._now() - self._last < LOOK_S:
+            return
+        self._last = self._now()
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionAbortedError("the client has closed the connection")
+        sock = transport.get_extra_info("socket")
+        if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_ESTABLISHED:
             transport.abort()
-            raise ClientStalled("the client has closed the connection")
+            raise ConnectionAbortedError("the client has closed the connection")

@@ -6,6 +6,7 @@ it could read the answers too, so a Host that is a foreign domain name is refuse
 """
 
 import ipaddress
+import re
 import socket
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from appliance.api.services import SERVICES
 from appliance.settings import Settings
 
 ALLOW_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-Request-Id"
+HOST = re.compile(r"(\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[^\[\]:]+))(:[0-9]{0,5})?")
 EXPOSE_HEADERS = "X-Request-Id, Retry-After, Retry-After-Ms"
 
 
@@ -55,18 +57,14 @@ def cors(request: web.Request, response: web.StreamResponse) -> None:
 
 def host_is_known(header: str, settings: Settings) -> bool:
     """Whether a Host header may be answered."""
-    name = header.strip().lower()
-    if name.startswith("["):
-        name = name[1:].partition("]")[0]
-    elif name.count(":") == 1:
-        name = name.partition(":")[0]
-    name = name.rstrip(".")
+    match = HOST.fullmatch(header.strip().lower())
+    if match is None:
+        return False
+    name = (match["six"] or match["name"]).rstrip(".")
     allowed = {entry.lower().rstrip(".") for entry in settings.allowed_host}
     if "*" in allowed or name in allowed or name in (settings.host.lower(), socket.gethostname().lower()):
         return True
-    if "." not in name and ":" not in name:
-        return name != ""
-    if name.endswith(".localhost"):
+    if name and not match["six"] and ("." not in name or name.endswith(".localhost")):
         return True
     try:
         ipaddress.ip_address(name)

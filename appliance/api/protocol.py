@@ -19,6 +19,8 @@ LIMITS: dict[str, Any] = {
 }  # fmt: skip
 WRITE_BUFFER = 64 * 1024
 """Bytes of a stream that wait in this process; a writer is held up above that."""
+SEND_BUFFER = 128 * 1024
+"""Bytes that wait in the kernel (Linux doubles it), which would else take megabytes for each client that sleeps."""
 # After these the kernel gives up a peer that has vanished, in seconds: idle, between probes; and probes.
 KEEPIDLE_S, KEEPINTVL_S, KEEPCNT = 30, 10, 3
 
@@ -33,6 +35,7 @@ class Connection(web.RequestHandler):
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
                 # Data that a client does not take for STALL_S ends the connection, also while nothing new is written.
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALL_S * 1000))
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPIDLE_S)

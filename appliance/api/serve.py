@@ -118,7 +118,7 @@ def prepare(settings: Settings) -> Prepared:
 
 async def _serve(settings: Settings, prepared: Prepared, door: socket.socket) -> int:
     stop = _Signals()
-    async with _running(settings, prepared) as services, _listening(make_app(services), door):
+    async with running(settings, prepared) as services, listening(make_app(services), door):
         host, port = door.getsockname()[:2]
         where = f"[{host}]" if ":" in host else host
         sys.stderr.write(f"listening on http://{where}:{port}, model {services.model.id}\n")
@@ -130,7 +130,7 @@ async def _serve(settings: Settings, prepared: Prepared, door: socket.socket) ->
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: Settings, prepared: Prepared) -> AsyncIterator[Services]:
+async def running(settings: Settings, prepared: Prepared) -> AsyncIterator[Services]:
     """The parts behind the routes, started and in the end stopped in order."""
     keys, is_new = open_keys(settings.data_dir, api_key=settings.api_key, api_key_file=settings.api_key_file)
     if is_new:
@@ -159,7 +159,7 @@ async def _running(settings: Settings, prepared: Prepared) -> AsyncIterator[Serv
 
 
 @contextlib.asynccontextmanager
-async def _listening(app: web.Application, door: socket.socket) -> AsyncIterator[None]:
+async def listening(app: web.Application, door: socket.socket) -> AsyncIterator[None]:
     """Accept connections with our own protocol class; a client that leaves cancels its handler."""
     runner = web.AppRunner(app, handler_cancellation=True, **LIMITS)
     await runner.setup()

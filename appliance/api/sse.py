@@ -57,9 +57,8 @@ class EventStream:
         return await self._end()
 
     async def fail(self, error: ColibriError) -> web.StreamResponse:
-        """End a broken one: the error event, then the connection closes."""
+        """End a broken one: the error event is the last."""
         await self._write(b"data: " + dumps({"error": error_object(error)}) + b"\n\n")
-        self._response.force_close()
         return await self._end()
 
     async def _end(self) -> web.StreamResponse:
