@@ -14,7 +14,7 @@ import struct
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 ADDRESS_SPACE = 256 << 20
 OUTPUT = 4 << 20
@@ -87,7 +87,7 @@ def environment() -> Any:
     class Generation(Extension):
         """{% generation %} marks the assistant's part for training; for rendering it is what it holds."""
 
-        tags: ClassVar[set[str]] = {"generation"}
+        tags = {"generation"}  # noqa: RUF012  jinja2 declares it as an instance variable
 
         def parse(self, parser: Parser) -> list[nodes.Node]:
             next(parser.stream)
