@@ -143,12 +143,12 @@ class Life:
             talk.cancel()
 
     async def _talk(self, door: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            peer, _ = await loop.sock_accept(door)
-            if _peer_pid(peer) == self.pid:
-                break
-            peer.close()
+        try:
+            async with asyncio.timeout(self._patience.load_s):
+                peer = await self._admit(door)
+        except TimeoutError:
+            self._hung = f"it did not report within {self._patience.load_s:.0f} s"
+            return
         reader, self._writer = await asyncio.open_unix_connection(sock=peer)
         vigil = Vigil(self._patience.beat_s, self._patience.load_s)
         listening = asyncio.create_task(self._listen(reader, self._writer, vigil))
@@ -165,6 +165,14 @@ class Life:
             watching.cancel()
             await asyncio.gather(listening, watching, return_exceptions=True)
             self._on_silence()
+
+    async def _admit(self, door: socket.socket) -> socket.socket:
+        """The worker's connection; a stranger of the same user is shown out."""
+        while True:
+            peer, _ = await asyncio.get_running_loop().sock_accept(door)
+            if _peer_pid(peer) == self.pid:
+                return peer
+            peer.close()
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, vigil: Vigil) -> None:
         try:

@@ -24,8 +24,9 @@ from engine.errors import ColibriError, EngineDown, EngineFailed
 State = Literal["starting", "compiling", "loading", "ready", "restarting", "crashed", "stopped"]
 log = logging.getLogger("colibri.supervisor")
 
-NO_USE_REPEATING = (2, 3, 4)
-"""Exit codes of usage, bad model file, does not fit: the next start would end the same way."""
+NO_USE_REPEATING = (2, 3)
+DOES_NOT_FIT = 4
+"""Exit codes of a load. Usage and a bad model file end the same way next time; what once fitted may fit again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,11 @@ class Listener(Protocol):
 
 @dataclass(slots=True)
 class _Record:
-    """Ends without a served request in between."""
+    """What happened since `start`: ends without a served request in between, loads that failed in a row."""
 
     times: list[float] = field(default_factory=list)
     unready: int = 0
+    ever_ready: bool = False
 
 
 class Supervisor:
@@ -150,7 +152,7 @@ class Supervisor:
         while True:
             life = self._life = Life(self._patience, self._take, self._tell_coming)
             await life.run(self.spec, self._prefix, self._env)
-            if life.fatal is not None and not life.was_ready and life.fatal.exit_code in NO_USE_REPEATING:
+            if life.fatal is not None and not life.was_ready and self._is_final(life.fatal.exit_code):
                 return self._give_up(life.fatal, f"no model is loaded: {life.fatal.message}")
             if (often := self._too_often(life)) is not None:
                 text = f"the engine process ended {often} ({life.reason}); mend the cause, then restart the server"
@@ -164,6 +166,9 @@ class Supervisor:
             n = max(len(self._record.times), self._record.unready, 1)
             await asyncio.sleep(min(self._back_off.longest_s, self._back_off.first_s * 2 ** (n - 1)))
             self._enter("starting")
+
+    def _is_final(self, exit_code: int) -> bool:
+        return exit_code in NO_USE_REPEATING or (exit_code == DOES_NOT_FIT and not self._record.ever_ready)
 
     def _too_often(self, life: Life) -> str | None:
         """Count an end; words for giving up. Loads count without a clock: five that die of memory after a minute each
@@ -194,6 +199,7 @@ class Supervisor:
                 self._enter("compiling" if frame["stage"] == "compile" else "loading")
                 self.progress = {key: frame[key] for key in ("stage", "done", "total", "note")}
             case "ready":
+                self._record.ever_ready = True
                 self._enter("ready")
                 self.info = {key: value for key, value in frame.items() if key != "type"}
                 for listener in self._listeners:

@@ -15,7 +15,7 @@ from typing import Any
 
 from appliance.life import WorkerSpec
 from appliance.request import GenerateRequest
-from engine.errors import BadModelFile, EngineFailed
+from engine.errors import BadModelFile, DoesNotFit, EngineFailed
 from engine.sampling import Sampling
 from engine.tokenizer.vocab import Vocab
 
@@ -176,6 +176,8 @@ def load(spec: dict[str, Any], on_progress: Callable[[str, int, int, str], None]
     time.sleep(plan.load_s)
     if plan.load == "bad":
         raise BadModelFile("tensor 41 ends 2,048 bytes past the file; the download is cut short")
+    if plan.load == "full":
+        raise DoesNotFit("9 GB are needed and 8 GB are free; lower ctx_size")
     if plan.load == "die":
         signal.raise_signal(signal.SIGILL)
     if plan.load == "raise":

@@ -18,7 +18,7 @@ from appliance.life import Patience, WorkerSpec
 from appliance.supervisor import BackOff, Supervisor
 from appliance.vigil import Vigil
 from appliance.wire import Frame
-from engine.errors import BadModelFile, ColibriError, EngineDown, EngineFailed
+from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineDown, EngineFailed
 from tests.appliance.scripted import request, script
 
 GUARD_S = 30
@@ -157,6 +157,22 @@ async def test_a_bad_model_is_told_once_and_not_tried_again(make: Make) -> None:
     )
 
 
+async def test_what_never_fitted_is_final_and_what_once_fitted_is_tried_again(make: Make) -> None:
+    never, _ = make(script(load="full"))
+    await never.start()
+    with pytest.raises(DoesNotFit):
+        await never.ready()
+    assert never.restarts == 0
+    once, _ = make()
+    await once.start()
+    pid = (await once.ready())["pid"]
+    once.spec = script(load="full")
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: once.restarts == 2)
+    once.spec = script()
+    await once.ready()
+
+
 async def test_a_load_that_always_dies_is_given_up_with_its_reason(make: Make) -> None:
     supervisor, heard = make(script(load="die"), back_off=BackOff(first_s=0.01, longest_s=0.02, ends=3))
     await supervisor.start()
@@ -211,6 +227,13 @@ async def test_a_worker_that_is_stopped_dead_is_ended(make: Make) -> None:
     await until(lambda: heard.lost)
     assert "no sign of life" in heard.lost[0].message
     assert not is_alive(pid)
+
+
+async def test_a_worker_that_never_reports_is_ended(make: Make) -> None:
+    supervisor, heard = make(patience=Patience(load_s=0.3), prefix=("/bin/sh", "-c", "sleep 60"))
+    await supervisor.start()
+    await until(lambda: heard.lost)
+    assert "it did not report within" in heard.lost[0].message
 
 
 async def test_stop_while_loading_and_while_hanging(make: Make) -> None:
