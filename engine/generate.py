@@ -238,7 +238,7 @@ class Engine:
             raise EngineFailed("the measurement was cancelled")
 
     def _logits(self, n: int) -> NDArray[np.float32]:
-        rows = self._m.logits.view(np.float32).reshape(-1, self._m.ld_logits)
+        rows: NDArray[np.float32] = self._m.logits.view(np.float32).reshape(-1, self._m.ld_logits)
         return rows[:n, : self.info.n_vocab].copy()
 
     def _checked(self, ids: Ids[int]) -> NDArray[np.int64]:

@@ -14,16 +14,7 @@ from engine.kernels.act import copy, quantise
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import multiply
 from engine.kernels.simd import (
-    add_f32x8,
-    div_f32x8,
-    f32,
-    ld_f32x8,
-    ld_i64,
-    mul_f32x8,
-    sp_f32x8,
-    st_f32x8,
-    sub_f32x8,
-    z_f32x8,
+    add_f32x8, div_f32x8, f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32x8, sub_f32x8, z_f32x8,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, REPLICATE
 from engine.kernels.sync import atomic_add

@@ -33,13 +33,14 @@ _KERNELS: list["Kernel"] = []
 
 @cache
 def _closure(module: str) -> frozenset[str]:
-    """The modules of kernels/ and quants/ that `module` imports, itself included."""
+    """The modules of kernels/ and quants/ that `module` (which may be a test) imports, itself included."""
     seen: set[str] = set()
     todo = [module]
     while todo:
         name = todo.pop()
         path = _ROOT.parent / (name.replace(".", "/") + ".py")
-        if name in seen or not name.startswith(("engine.kernels.", "engine.quants.")) or not path.exists():
+        inside = name == module or name.startswith(("engine.kernels.", "engine.quants."))
+        if name in seen or not inside or not path.exists():
             continue
         seen.add(name)
         for node in ast.walk(ast.parse(path.read_text())):

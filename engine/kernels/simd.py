@@ -230,7 +230,6 @@ add_i16x16, or_i8x32, xor_i8x32 = _binary(i16x16, "add"), _binary(i8x32, "or_"),
 fma_f32x8 = make(f32x8, (f32x8, f32x8, f32x8), _fma)
 max_f32x8, min_f32x8 = _minmax("maxnum"), _minmax("minnum")
 abs_f32x8, round_f32x8, sqrt_f32x8 = _unary("fabs"), _unary("nearbyint"), _unary("sqrt")
-shl3 = make(i32x8, (i32x8,), lambda b, x: b.shl(x, const(i32x8, 3)))
 i2f = make(f32x8, (i32x8,), lambda b, x: b.sitofp(x, f32x8.ir))
 f2i = make(i32x8, (f32x8,), lambda b, x: b.fptosi(x, i32x8.ir))
 low8 = make(i8x8, (i32x8,), lambda b, x: b.trunc(x, i8x8.ir))  # the low byte of each lane
@@ -369,9 +368,9 @@ def _unsigned(b: Any, w: Any) -> Any:
 
 
 unsigned_i8 = make(i8x32, (i8x32,), _unsigned)  # the `u` that dot_i8 wants
-dot_bias = make(  # what dot_i8 left in: 128 * sum under VNNI, nothing otherwise
-    i32x8, (i64,),
-    lambda b, p: b.mul(splat(b, read(b, p, I32), i32x8), const(i32x8, 128)) if VNNI else const(i32x8, 0),
+dot_bias = make(  # what dot_i8 left in: 128 * the sum at p under VNNI, nothing otherwise
+    f32x8, (i64,),
+    lambda b, p: b.fmul(splat(b, read(b, p, F32), f32x8), const(f32x8, 128.0)) if VNNI else const(f32x8, 0.0),
 )  # fmt: skip
 
 

@@ -4,16 +4,7 @@ Four chains per row (columns k % 4), closed as (a0 + a1) + (a2 + a3): one chain 
 """
 
 from engine.kernels.jit import inner
-from engine.kernels.simd import (
-    add_f32x8,
-    bc_f32x8,
-    fma_f32x8,
-    ld_bf16x8,
-    ld_f16x8,
-    ld_f32x8,
-    st_f32x8,
-    z_f32x8,
-)  # fmt: skip
+from engine.kernels.simd import add_f32x8, bc_f32x8, fma_f32x8, ld_bf16x8, ld_f16x8, ld_f32x8, st_f32x8, z_f32x8
 
 F32, F16, BF16 = 0, 1, 2  # constant at each call: LLVM leaves one load
 

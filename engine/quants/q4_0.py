@@ -8,34 +8,8 @@ Per block and row: acc = fma(d * dx, sum(q * x) - 8 * sum(x), acc), x the block'
 
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    bc4_i8x32,
-    bc_f32x8,
-    bc_i32x8,
-    column_f16,
-    dot_row,
-    dot_u4,
-    f32,
-    fma_f32x8,
-    hi4,
-    i2f,
-    ld_f16,
-    ld_f16x8,
-    ld_f32x8,
-    ld_i8x16,
-    ld_i8x32,
-    ld_i16,
-    ld_i32,
-    ld_u8,
-    lo4,
-    mul_f32x8,
-    nibbles,
-    shl3,
-    st_f32,
-    st_f32x8,
-    st_i16,
-    st_i32,
-    sub_i32x8,
-    sums8,
+    bc4_i8x32, bc_f32x8, column_f16, dot_row, dot_u4, f32, fma_f32x8, hi4, i2f, ld_f16, ld_f16x8, ld_f32x8, ld_i8x16,
+    ld_i8x32, ld_i16, ld_i32, ld_u8, lo4, mul_f32x8, nibbles, sp_f32x8, st_f32, st_f32x8, st_i16, st_i32, sums8,
     z_f32x8,
 )  # fmt: skip
 from engine.quants.panels import put, put_all, zero
@@ -47,8 +21,8 @@ ROW, PANEL = 18, 144
 @inner
 def _join(acc, total, d, dx, sx):
     """One block's step of the f32 chain: total i32x8, d f32x8, dx and sx addresses of the scale and the sum."""
-    centred = sub_i32x8(total, shl3(bc_i32x8(sx)))
-    return fma_f32x8(mul_f32x8(d, bc_f32x8(dx)), i2f(centred), acc)
+    centred = fma_f32x8(sp_f32x8(f32(-8.0)), bc_f32x8(sx), i2f(total))  # whole numbers below 2^24: exact
+    return fma_f32x8(mul_f32x8(d, bc_f32x8(dx)), centred, acc)
 
 
 @inner

@@ -8,35 +8,9 @@ Per block and row: acc = fma(dx, fma(d, sum(q * x), m * sum(x)), acc), x the blo
 
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    bc4_i8x32,
-    bc_f32x8,
-    bc_i32x8,
-    column_i32,
-    dot_row,
-    dot_u4,
-    f32,
-    fma_f32x8,
-    hi4,
-    high_f16,
-    i2f,
-    ld_f16,
-    ld_f16x8,
-    ld_f32x8,
-    ld_i8x16,
-    ld_i8x32,
-    ld_i16,
-    ld_i32,
-    ld_u8,
-    lo4,
-    low_f16,
-    mul_f32x8,
-    nibbles,
-    st_f32,
-    st_f32x8,
-    st_i16,
-    st_i32,
-    sums8,
-    z_f32x8,
+    bc4_i8x32, bc_f32x8, column_i32, dot_row, dot_u4, f32, fma_f32x8, hi4, high_f16, i2f, ld_f16, ld_f16x8, ld_f32x8,
+    ld_i8x16, ld_i8x32, ld_i16, ld_i32, ld_u8, lo4, low_f16, mul_f32x8, nibbles, st_f32, st_f32x8, st_i16, st_i32,
+    sums8, z_f32x8,
 )  # fmt: skip
 from engine.quants.panels import put, put_all, zero
 
@@ -47,7 +21,7 @@ ROW, PANEL = 20, 160
 @inner
 def _join(acc, total, d, m, dx, sx):
     """One block's step of the f32 chain: total i32x8, d and m f32x8, dx and sx addresses of the scale and the sum."""
-    return fma_f32x8(bc_f32x8(dx), fma_f32x8(d, i2f(total), mul_f32x8(m, i2f(bc_i32x8(sx)))), acc)
+    return fma_f32x8(bc_f32x8(dx), fma_f32x8(d, i2f(total), mul_f32x8(m, bc_f32x8(sx))), acc)
 
 
 @inner

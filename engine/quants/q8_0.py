@@ -8,30 +8,8 @@ Per block and row: acc = fma(d * dx, sum(q * x), acc), x the block's int8 activa
 
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    bc4_i8x32,
-    bc_f32x8,
-    column_f16,
-    dot_bias,
-    dot_i8,
-    f32,
-    fma_f32x8,
-    i2f,
-    ld_f16,
-    ld_f16x8,
-    ld_f32x8,
-    ld_i8,
-    ld_i8x32,
-    ld_i16,
-    ld_i32,
-    mul_f32x8,
-    st_f32,
-    st_f32x8,
-    st_i16,
-    st_i32,
-    sub_i32x8,
-    sums8,
-    unsigned_i8,
-    z_f32x8,
+    bc4_i8x32, bc_f32x8, column_f16, dot_bias, dot_i8, f32, fma_f32x8, i2f, ld_f16, ld_f16x8, ld_f32x8, ld_i8,
+    ld_i8x32, ld_i16, ld_i32, mul_f32x8, st_f32, st_f32x8, st_i16, st_i32, sub_f32x8, sums8, unsigned_i8, z_f32x8,
     z_i32x8,
 )  # fmt: skip
 from engine.quants.panels import put, put_all, zero
@@ -43,7 +21,8 @@ ROW, PANEL = 34, 272
 @inner
 def _join(acc, total, d, dx, sx):
     """One block's step of the f32 chain: total i32x8 as dot_i8 leaves it, d f32x8, dx and sx addresses."""
-    return fma_f32x8(mul_f32x8(d, bc_f32x8(dx)), i2f(sub_i32x8(total, dot_bias(sx))), acc)
+    centred = sub_f32x8(i2f(total), dot_bias(sx))  # whole numbers below 2^24: exact
+    return fma_f32x8(mul_f32x8(d, bc_f32x8(dx)), centred, acc)
 
 
 @inner
