@@ -83,7 +83,7 @@ class Settings(BaseModel):
         "unset: the file's name without .gguf", short=("-a",))
     ctx_size: int = knob(
         0, "positions in the context, 0 lets the planner choose", "engine", "engine.planner",
-        "the trained length, at most 8192", short=("-c",), ge=0, le=1 << 24)
+        "the trained length, at most 8192", short=("-c",), ge=0, le=1 << 30)
     threads: Auto = knob(
         None, "threads that compute, or auto", "engine", "engine.load",
         "physical cores this process may use, within its CPU quota", short=("-t",), ge=1, le=512)

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 # How long an interrupted command waits for the engine to notice; cancellation takes one layer.
 GRACE_S = 1.0
+# A signal that comes just before a wait begins does not end it: no wait is longer than this.
+LISTEN_S = 0.5
 
 
 class Background:
@@ -39,7 +41,10 @@ class Background:
         is_over = False
         try:
             while True:
-                kind, value = items.get()
+                try:
+                    kind, value = items.get(timeout=LISTEN_S)
+                except Empty:
+                    continue
                 is_over = kind != "item"
                 if kind == "end":
                     return

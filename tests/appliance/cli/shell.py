@@ -1,11 +1,16 @@
-"""Runs `colibri` as a shell would, in a process of its own. Not here: commands run in the test's process."""
+"""Runs `colibri` in a process of its own, as a shell would, or inside the test's, which is quicker. Not here: tests."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from appliance.cli.main import main
 from scripts.house import ROOT
 
 ARGV = [sys.executable, "-m", "appliance.cli.main"]
@@ -30,6 +35,17 @@ def colibri(*words: str, stdin: str | bytes = b"", timeout: float = 120, **env: 
     done = Done(found.returncode, found.stdout.decode(), found.stderr.decode())
     assert "Traceback" not in done.err or env.get("COLIBRI_DEBUG"), done.err
     return done
+
+
+def inside(*words: str, stdin: str | bytes = b"") -> Done:
+    """The same in this process: numba is loaded once, not once per command."""
+    out, err = io.StringIO(), io.StringIO()
+    piped = io.TextIOWrapper(io.BytesIO(stdin.encode() if isinstance(stdin, str) else stdin), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr("sys.stdin", piped)
+        code = main(words)
+    assert "Traceback" not in err.getvalue(), err.getvalue()
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def started(*words: str, **more: Any) -> "subprocess.Popen[bytes]":
