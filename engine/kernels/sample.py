@@ -274,8 +274,6 @@ def _sample(r, x, n, u, blocks, keys, ids, work):
             _restore(r, x)
             st_i64(r + TOKEN, -1)
             return False
-    elif ld_i64(r + N_TOP) > 0:
-        scan(x, n8, blocks)
     token = _choose(r, x, n, top, u, blocks, keys, ids, work)
     _restore(r, x)
     st_i64(r + TOKEN, token)

@@ -13,7 +13,8 @@ from engine.kernels.attention import attend, kv_module, merge_row, parts_bytes, 
 from engine.kernels.rope import rope_q, rope_table
 
 TABLE = {hd: rope_table(1024, hd, 10000.0) for hd in (8, 16, 32, 40, 64, 128)}
-KINDS = ["f16"]
+SHAPES = [(1, 32), (1, 128), (2, 64), (3, 64), (3, 32), (4, 128), (4, 64), (7, 64)]  # query heads per kv head, head_dim
+KINDS = [("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "f16"), ("f16", "q8_0")]
 
 
 @numba.njit(nogil=True)
@@ -97,20 +98,21 @@ def turned(x: np.ndarray, head_dim: int) -> np.ndarray:
     return np.stack([z.real, z.imag], -1).reshape(x.shape)
 
 
-def kept(x: np.ndarray, kind: str) -> np.ndarray:
+def kept(x: np.ndarray, kind: str, scale: type = np.float16) -> np.ndarray:
     """What a cache type keeps of x."""
     if kind == "f16":
         return x.astype(np.float16).astype(np.float64)
     blocks = x.reshape(*x.shape[:-1], -1, 32)
     d = (np.abs(blocks).max(-1, keepdims=True) / 127).astype(np.float32)
     q = np.rint(blocks / np.where(d == 0, 1, d))
-    return (q * d.astype(np.float16).astype(np.float64)).reshape(x.shape)
+    return (q * d.astype(scale).astype(np.float64)).reshape(x.shape)
 
 
 def expected(layer: Layer, x: np.ndarray) -> np.ndarray:
     """Causal softmax attention in float64 over keys and values as the cache keeps them."""
     hd, nh, nkv = layer.head_dim, layer.n_heads, layer.n_kv
     q = turned(x[:, : nh * hd].reshape(-1, nh, hd), hd) / math.sqrt(hd)
+    q = kept(q, layer.k, np.float32) if layer.k == "q8_0" else q
     k = kept(turned(x[:, nh * hd : (nh + nkv) * hd].reshape(-1, nkv, hd), hd), layer.k)
     v = kept(x[:, (nh + nkv) * hd :].reshape(-1, nkv, hd), layer.v)
     out = np.zeros((len(x), nh, hd))
@@ -131,16 +133,26 @@ def test_prompt_in_one_step_is_softmax_attention(group: int, head_dim: int) -> N
     assert np.abs(layer.fill(x, 270) - expected(layer, x)).max() < 2e-3
 
 
-@pytest.mark.parametrize("head_dim", [32, 64, 128])
-@pytest.mark.parametrize("group", [1, 2, 3, 4, 7])
-def test_a_row_has_the_same_bits_in_every_grouping(group: int, head_dim: int) -> None:
-    layer = Layer(group, head_dim)
+@pytest.mark.parametrize(("group", "head_dim"), SHAPES)
+@pytest.mark.parametrize(("k", "v"), KINDS[1:])
+def test_quantised_caches_attend_over_what_they_keep(group: int, head_dim: int, k: str, v: str) -> None:
+    layer = Layer(group, head_dim, k, v)
+    x = layer.inputs(270)
+    x[:, -40:-8] = 0  # a block of nothing
+    # a byte may fall the other way after the rotation in f32: one step of 1/127 in one of head_dim products
+    assert np.abs(layer.fill(x, 270) - expected(layer, x)).max() < 1e-2
+
+
+@pytest.mark.parametrize(("group", "head_dim"), SHAPES)
+@pytest.mark.parametrize("kind", ["f16", "q8_0"])
+def test_a_row_has_the_same_bits_in_every_grouping(group: int, head_dim: int, kind: str) -> None:
+    layer = Layer(group, head_dim, kind, kind)
     x = layer.inputs(530)
     whole = layer.fill(x, 530)
     assert np.isfinite(whole).all()
     for chunk, n_threads in [(64, 3), (7, 1), (3, 2), (530, 3)]:
         assert np.array_equal(layer.fill(x, chunk, n_threads), whole), f"{chunk} rows a step, {n_threads} threads"
-    few = [*range(12), *range(250, 262), *range(508, 518)]
+    few = [0, 1, 2, 6, 7, 8, 9, 63, 64, 65, 254, 255, 256, 257, 300, 510, 511, 512, 513, 528]
     sequence = layer.cache.open()
     sequence.reserve(530)
     layer.run([(sequence, i, r) for i, r in enumerate(x)])
@@ -179,8 +191,9 @@ def test_a_fork_reads_shared_pages_and_keeps_its_own_tail() -> None:
     assert first.pages[0] == second.pages[0] and first.pages[1] != second.pages[1]
 
 
-def test_what_a_used_page_still_holds_is_never_seen() -> None:
-    layer = Layer(3, 32)
+@pytest.mark.parametrize("kind", ["f16", "q8_0"])
+def test_what_a_used_page_still_holds_is_never_seen(kind: str) -> None:
+    layer = Layer(3, 32, kind, kind)
     x = layer.inputs(270)
     clean = layer.fill(x, 270)
     layer.cache._bytes[:] = 0xFF  # NaN in every float
@@ -201,9 +214,11 @@ def test_extreme_scores_neither_overflow_nor_mix_in_others() -> None:
     assert np.abs(layer.fill(x, 40) - mean).max() < 1e-4
 
 
-def test_nan_in_a_key_is_not_hidden() -> None:
-    layer = Layer(1, 32, n_kv=1)
+@pytest.mark.parametrize("kind", ["f16", "q8_0"])
+@pytest.mark.parametrize("column", [32, 63, 64, 95])
+def test_nan_in_a_key_or_a_value_is_not_hidden(kind: str, column: int) -> None:
+    layer = Layer(1, 32, kind, kind, n_kv=1)
     x = layer.inputs(10)
-    x[4, 32:64] = np.nan
+    x[4, column] = np.nan
     got = layer.fill(x, 10)
     assert np.isfinite(got[:4]).all() and np.isnan(got[4:]).any(axis=1).all()
