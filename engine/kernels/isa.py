@@ -8,6 +8,7 @@ Bits are the same at v3 and vnni. v2 has no fused multiply-add, so its last bits
 
 import os
 import platform
+import sys
 from dataclasses import dataclass
 
 from engine.errors import UsageError
@@ -71,7 +72,7 @@ def decide(forced: str | None = None) -> Isa:
 
 
 def apply(isa: Isa) -> None:
-    """Tell numba the level through its environment; must run before numba's first import."""
+    """Tell numba the level, before its first kernel is compiled."""
     name = LEVELS[isa.level][0] if isa.reason == "COLIBRI_ISA" or isa.level == "v2" else None
     if name is None:
         return
@@ -79,6 +80,10 @@ def apply(isa: Isa) -> None:
         name = "x86-64-v3"
     os.environ["NUMBA_CPU_NAME"] = name
     os.environ["NUMBA_CPU_FEATURES"] = ",".join(f"+{f}" for f in sorted(isa.features))
+    config = sys.modules.get("numba.core.config")
+    if config is not None:  # numba came first: it has read its environment already
+        config.CPU_NAME = name  # type: ignore[attr-defined]
+        config.CPU_FEATURES = os.environ["NUMBA_CPU_FEATURES"]  # type: ignore[attr-defined]
 
 
 ISA = decide(os.environ.get("COLIBRI_ISA") or None)

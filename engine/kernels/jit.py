@@ -15,6 +15,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ from numba import types  # isort: skip
 
 _ROOT = Path(__file__).resolve().parent.parent
 i64 = types.int64
-_KERNELS: list["Kernel"] = []
+_COMPILING = threading.Lock()
 
 
 @cache
@@ -88,15 +89,19 @@ class Kernel:
         self.function, self.n_args = function, n_args
         self.name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}"
         self._compiled: Any = None
-        _KERNELS.append(self)
 
     @property
     def address(self) -> int:
         if self._compiled is None:
-            numba.config.CACHE_DIR = _folder(self.function.__module__)
-            signature = types.void(*[i64] * self.n_args)
-            self._compiled = numba.cfunc(signature, cache=True, nopython=True, error_model="numpy")(self.function)
+            with _COMPILING:  # two threads at once: one's code would be freed under the other's feet
+                if self._compiled is None:
+                    self._compiled = self._compile()
         return int(self._compiled.address)
+
+    def _compile(self) -> Any:
+        numba.config.CACHE_DIR = _folder(self.function.__module__)
+        signature = types.void(*[i64] * self.n_args)
+        return numba.cfunc(signature, cache=True, nopython=True, error_model="numpy")(self.function)
 
     def __call__(self, *args: int) -> None:
         """Call from Python (tests, load time). The GIL is released, as for any foreign call."""

@@ -1,0 +1,58 @@
+"""Claims on the tensors of a file: once each, all of them, with the right dimensions."""
+
+import numpy as np
+import pytest
+
+from engine.errors import BadModelFile, UnsupportedModel
+from engine.gguf.reader import read_gguf
+from engine.gguf.writer import write_gguf
+from engine.weights.store import Store
+from tests.blocks import quantise
+
+
+@pytest.fixture
+def store(tmp_path):
+    values = np.arange(24 * 32, dtype=np.float32).reshape(24, 32)
+    tensors = [
+        ("m", (32, 24), "Q8_0", quantise(values, "Q8_0")),
+        ("v", (32,), "F32", quantise(values[1], "F32")),
+        ("half", (32,), "F16", quantise(values[1], "F16")),
+        ("odd", (9, 3), "F16", quantise(values[:3, :9].copy(), "F16")),
+    ]
+    path = write_gguf(tmp_path / "some.gguf", {"general.architecture": "llama"}, tensors)
+    opened = Store(read_gguf(path))
+    yield opened
+    opened.close()
+
+
+def test_addresses_point_at_the_bytes_of_the_file(store):
+    matrix, vector = store.matrix("m", 32, 24), store.vector("v", 32)
+    raw = store.gguf.path.read_bytes()
+    for address, name in ((matrix.address, "m"), (vector.address, "v")):
+        info = store.gguf.tensors[name]
+        at = address - store.base
+        assert bytes(store.bytes[at : at + info.n_bytes]) == raw[info.offset : info.offset + info.n_bytes]
+    assert (matrix.blocks, matrix.n_panels, matrix.panel_bytes) == (1, 3, 8 * 34)
+
+
+def test_leftovers_are_named(store):
+    store.matrix("m", 32, 24)
+    with pytest.raises(UnsupportedModel, match=r"3 tensors .*'half', 'odd', 'v'"):
+        store.finish()
+
+
+def test_wrong_dimensions_missing_tensors_and_odd_widths_are_refused(store):
+    with pytest.raises(BadModelFile, match=r"m has dimensions \(32, 24\); \(32, 25\) are expected"):
+        store.matrix("m", 32, 25)
+    with pytest.raises(BadModelFile, match="gone is missing"):
+        store.vector("gone", 32)
+    with pytest.raises(UnsupportedModel, match="half is F16; F32 is expected"):
+        store.vector("half", 32)
+    with pytest.raises(UnsupportedModel, match="rows of 9; a multiple of 8"):
+        store.matrix("odd", 9, 3)
+
+
+def test_a_tensor_is_claimed_once(store):
+    store.vector("v", 32)
+    with pytest.raises(AssertionError, match="claimed twice"):
+        store.vector("v", 32)
