@@ -1,0 +1,84 @@
+"""Tiny models of every tensor type and rope scaling, computed by llama.cpp itself beside the exact forward and ours.
+
+It proves the exact forward right where no real file is at hand, and ours as close to it as llama.cpp is. Needs the
+package xllamacpp. Not here: the real model (test_accuracy.py).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pytest
+
+from appliance.host import read_machine
+from benchmarks import llamacpp
+from benchmarks.accuracy import Case as Forced
+from benchmarks.accuracy import ask_peer
+from benchmarks.divergence import Top, kl, log_softmax
+from engine.load import EngineOptions, load_engine
+from engine.quants.registry import TYPES
+from tests.blocks import quantise
+from tests.reference import Reference
+from tests.tiny import tiny_llama, tiny_mixed
+
+TEXT = "The small bird knows nine hundred things: 12 + 30 = 42, naïve 😀 and the river it does not know."
+FACTORS = np.linspace(1.0, 8.0, 16)
+YARN = {
+    "llama.rope.scaling.type": "yarn",
+    "llama.rope.scaling.factor": 4.0,
+    "llama.rope.scaling.original_context_length": 128,
+}
+LINEAR = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 2.0}
+
+MODELS: dict[str, Callable[[Path], Path]] = {
+    **{quant: lambda path, quant=quant: tiny_llama(path, quant=quant) for quant in TYPES},  # type: ignore[misc]
+    "mixed": tiny_mixed,
+    "tied": lambda path: tiny_llama(path, quant="Q8_0", tied=True),
+    "every head has its own keys": lambda path: tiny_llama(path, n_kv_heads=4),
+    "one key head": lambda path: tiny_llama(path, n_kv_heads=1),
+    "rope base": lambda path: tiny_llama(path, **{"llama.rope.freq_base": 100000.0}),
+    "linear": lambda path: tiny_llama(path, **LINEAR),
+    "yarn": lambda path: tiny_llama(path, **YARN),
+    "llama 3 factors": lambda path: tiny_llama(
+        path, extra=[("rope_freqs.weight", (16,), "F32", quantise(FACTORS, "F32"))]
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Mean KL from the exact forward over all positions, of the peer and of ours."""
+
+    peer: float
+    ours: float
+
+
+@pytest.fixture(params=MODELS, scope="module")
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    path = MODELS[request.param](tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+    with llamacpp.Server(llamacpp.XLLAMACPP, path, n_ctx=512, n_threads=1) as server:
+        body = {"content": TEXT, "add_special": True, "parse_special": True}
+        ids = llamacpp.post(f"{server.url}/tokenize", body)["tokens"]
+        theirs = ask_peer(server, [Forced("text", TEXT, ids, [])])["text"]
+    engine = load_engine(path, EngineOptions(n_ctx=512), read_machine())
+    try:
+        ours = engine.logits(ids, 200)
+    finally:
+        engine.shutdown()
+    exact = log_softmax(Reference(path).logits(ids))
+    return Answers(_mean_kl(exact, theirs), _mean_kl(exact, ours))
+
+
+def _mean_kl(exact: np.ndarray, tops: list[Top]) -> float:  # type: ignore[type-arg]
+    return mean(kl(row, top) for row, top in zip(exact, tops, strict=True))
+
+
+def test_the_exact_forward_is_llama_cpps_model(answers: Answers) -> None:
+    """A wrong rope or head order costs whole nats; the rounding of activations hundredths at most."""
+    assert answers.peer < 0.02
+
+
+def test_ours_is_as_near_to_the_exact_forward_as_llama_cpp(answers: Answers) -> None:
+    assert answers.ours <= max(1.2 * answers.peer, 0.001)
