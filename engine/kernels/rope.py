@@ -19,21 +19,7 @@ from numpy.typing import NDArray
 
 from engine.kernels.jit import inner, op
 from engine.kernels.simd import (
-    f32,
-    f32x8,
-    i64,
-    ir,
-    ld_f32,
-    ld_f32x8,
-    ld_i64,
-    make,
-    mul_f32x8,
-    read,
-    shuffle,
-    sp_f32x8,
-    st_f32,
-    st_f32x8,
-    void,
+    f32, f32x8, i64, ir, ld_f32, ld_f32x8, ld_i64, make, mul_f32x8, read, shuffle, sp_f32x8, st_f32, st_f32x8, void,
     write,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, POSITIONS
@@ -79,8 +65,9 @@ def rope_table(
         freq = freq / scaling.factor
     elif kind == "yarn":
         keep = _yarn_share(rope_dim, base, scaling.n_ctx_orig, scaling.beta_fast, scaling.beta_slow)
+        keep = keep * scaling.ext_factor
         freq = freq / scaling.factor * (1.0 - keep) + freq * keep
-        length = scaling.attn_factor * (1.0 + 0.1 * math.log(scaling.factor))
+        length = scaling.attn_factor * (1.0 + 0.1 * math.log(scaling.factor) if scaling.ext_factor else 1.0)
     elif kind == "llama3":
         if freq_factors is None:
             freq = freq / llama3_factors(rope_dim, base, scaling.factor, scaling.n_ctx_orig)

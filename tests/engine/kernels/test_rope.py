@@ -1,13 +1,13 @@
 """Rotation against float64 complex numbers, and the table's scalings against their formulas. Not here: storing keys."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from engine.kernels import step
 from engine.kernels.rope import llama3_factors, rope_q, rope_table
+from engine.models.shape import RopeScaling
 
 
 def rotated(x: np.ndarray, angles: np.ndarray, neox: bool) -> np.ndarray:
@@ -51,12 +51,12 @@ def angles(scaling=None, freq_factors=None, rope_dim=64, base=10000.0) -> tuple[
 
 def test_linear_scaling_divides_every_angle() -> None:
     plain, _ = angles()
-    scaled, length = angles(SimpleNamespace(type="linear", factor=4.0))
+    scaled, length = angles(RopeScaling("linear", factor=4.0))
     assert np.allclose(scaled, plain / 4, rtol=1e-5, atol=0) and np.allclose(length, 1)
 
 
 def test_yarn_keeps_fast_pairs_divides_slow_ones_and_lengthens() -> None:
-    yarn = SimpleNamespace(type="yarn", factor=8.0, n_ctx_orig=2048, attn_factor=1.0, beta_fast=32.0, beta_slow=1.0)
+    yarn = RopeScaling("yarn", factor=8.0, n_ctx_orig=2048, ext_factor=1.0)
     plain, _ = angles()
     scaled, length = angles(yarn)
     assert np.allclose(length, 1 + 0.1 * math.log(8), rtol=1e-6)
@@ -69,6 +69,8 @@ def test_yarn_keeps_fast_pairs_divides_slow_ones_and_lengthens() -> None:
     ramp = (np.arange(low, high + 1) - low) / (high - low)
     mixed = plain[low : high + 1] * (1 - ramp) + plain[low : high + 1] / 8 * ramp
     assert np.allclose(scaled[low : high + 1], mixed, rtol=1e-5)
+    scaled, length = angles(RopeScaling("yarn", factor=8.0, n_ctx_orig=2048, ext_factor=0.0, attn_factor=1.25))
+    assert np.allclose(scaled, plain / 8, rtol=1e-5) and np.allclose(length, 1.25)
 
 
 def test_llama3_factors_leave_short_waves_and_divide_long_ones() -> None:
@@ -79,6 +81,6 @@ def test_llama3_factors_leave_short_waves_and_divide_long_ones() -> None:
     smooth = (8192 / wave[between] - 1) / 3
     assert np.allclose(1 / factors[between], (1 - smooth) / 8 + smooth)
     plain, _ = angles(rope_dim=128, base=500000.0)
-    scaled, _ = angles(SimpleNamespace(type="llama3", factor=8.0, n_ctx_orig=8192), rope_dim=128, base=500000.0)
+    scaled, _ = angles(RopeScaling("llama3", factor=8.0, n_ctx_orig=8192), rope_dim=128, base=500000.0)
     by_tensor, _ = angles(None, factors.astype(np.float32), rope_dim=128, base=500000.0)
     assert np.allclose(scaled, plain / factors, rtol=1e-5) and np.allclose(by_tensor, scaled, rtol=1e-5)
