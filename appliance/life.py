@@ -71,6 +71,7 @@ class Life:
         self._hung: str | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._process: asyncio.subprocess.Process
+        self._folder: str
         self._kills_before = (0, 0)
 
     @property
@@ -89,10 +90,10 @@ class Life:
 
     async def run(self, spec: WorkerSpec, prefix: Sequence[str], env: Mapping[str, str]) -> None:
         """Start the process and return when it is dead; when cancelled, end it first."""
-        folder = _private_folder()
-        with socket.socket(socket.AF_UNIX) as door:
-            try:
-                path = os.path.join(folder, "s")
+        self._folder = _private_folder()
+        try:
+            with socket.socket(socket.AF_UNIX) as door:
+                path = os.path.join(self._folder, "s")
                 door.bind(path)
                 door.listen(1)
                 door.setblocking(False)
@@ -103,8 +104,11 @@ class Life:
                     await self._attend(door)
                 finally:
                     await self._bury()
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _spawn(
         self, path: str, spec: WorkerSpec, prefix: Sequence[str], env: Mapping[str, str]
@@ -149,6 +153,7 @@ class Life:
         except TimeoutError:
             self._hung = f"it did not report within {self._patience.load_s:.0f} s"
             return
+        self._remove_folder()  # now, so that a server killed later leaves nothing behind
         reader, self._writer = await asyncio.open_unix_connection(sock=peer)
         vigil = Vigil(self._patience.beat_s, self._patience.load_s)
         listening = asyncio.create_task(self._listen(reader, self._writer, vigil))
