@@ -19,6 +19,8 @@ from appliance.names import hint
 from engine.errors import ColibriError, RequestError
 
 log = logging.getLogger("colibri.api")
+ROUTINE = ("/health", "/v1/health", "/livez", "/readyz", "/metrics", "/admin/state")
+"""Asked every few seconds by machines; logged only when it goes wrong."""
 CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -86,7 +88,7 @@ def _note(request: web.Request, status: int, seconds: float) -> None:
     resource = request.match_info.route.resource
     route = resource.canonical if resource is not None else "(no route)"
     request.app[SERVICES].metrics.answered(route, status)
-    is_probe = status < 400 and route in ("/health", "/v1/health", "/livez", "/readyz", "/metrics", "/admin/state")
+    is_routine = status in (200, 503) and route in ROUTINE
     who = request.get(KEY_NAME, NOBODY)
     about = {"status": status, "ms": round(seconds * 1000), "client": request.remote, "who": who}
-    log.log(logging.DEBUG if is_probe else logging.INFO, "%s %s", request.method, route, **fields(**about))
+    log.log(logging.DEBUG if is_routine else logging.INFO, "%s %s", request.method, route, **fields(**about))

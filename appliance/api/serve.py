@@ -31,7 +31,7 @@ from appliance.metrics import Metrics
 from appliance.settings import Resolved, Settings
 from appliance.supervisor import Supervisor
 from appliance.templates import Renderer, check
-from engine.errors import Unreachable
+from engine.errors import TemplateError, Unreachable
 from engine.gguf.reader import read_gguf
 from engine.models.registry import architecture
 from engine.models.shape import DecoderShape
@@ -105,7 +105,11 @@ def prepare(settings: Settings) -> Prepared:
     options |= {"n_ctx": planned.n_ctx, "load_mode": planned.load_mode}
     text = open_text(gguf)
     if text.chat_template is not None:
-        check(text.chat_template)
+        try:
+            check(text.chat_template)
+        except TemplateError as error:
+            # Completions can still be served; each chat request is told the same.
+            log.warning("%s", error.message)
     public = settings.alias or path.name.removesuffix(".gguf")
     meta = {
         "architecture": name, "n_ctx": planned.n_ctx, "n_ctx_train": shape.n_ctx_train, "n_vocab": shape.n_vocab,
