@@ -3,14 +3,14 @@
     "f32"   float32 [T][k]
     "q32"   int8 q [k/32][T][32] | f32 d [k/32][T] | f32 sum(q) [k/32][T],   x = d * q, d = max|x| / 127
 
-Block-major, so that one decoded weight block meets all tokens of a tile one after the other; with T = 1 it is plain. Sums are whole
-numbers below 2^24, kept as f32 because that saves each kernel a conversion per block and token.
+Block-major, so that one decoded weight block meets all tokens of a tile one after the other; with T = 1 it is plain.
+Sums are whole numbers below 2^24, kept as f32 because that saves each kernel a conversion per block and token.
 """
 
 from engine.kernels.jit import inner
 from engine.kernels.simd import (
-    abs_f32x8, add_i32x8, f2i, f32, ld_f32x8, low8, max_f32x8, mul_f32x8, round_f32x8, sp_f32x8, st_f32, st_f32x8,
-    st_i8x8, sum_i32x8, top_f32x8,
+    abs_f32x8, add_i32x8, f2i, f32, fma_f32x8, ld_f32x8, low8, max_f32x8, mul_f32x8, round_f32x8, sp_f32x8, st_f32,
+    st_f32x8, st_i8x8, sum_f32x8, sum_i32x8, top_f32x8, z_f32x8,
 )  # fmt: skip
 
 FORMATS = ("f32", "q32")
@@ -31,6 +31,7 @@ def quantise(x, k, act, T, t, b0, nb):
         top = top_f32x8(
             max_f32x8(max_f32x8(abs_f32x8(x0), abs_f32x8(x1)), max_f32x8(abs_f32x8(x2), abs_f32x8(x3)))
         )
+        odd = fma_f32x8(x3, z_f32x8(), fma_f32x8(x2, z_f32x8(), fma_f32x8(x1, z_f32x8(), mul_f32x8(x0, z_f32x8()))))
         inverse = sp_f32x8(f32(127.0) / top if top > f32(0.0) else f32(0.0))
         i0, i1 = f2i(round_f32x8(mul_f32x8(x0, inverse))), f2i(round_f32x8(mul_f32x8(x1, inverse)))
         i2, i3 = f2i(round_f32x8(mul_f32x8(x2, inverse))), f2i(round_f32x8(mul_f32x8(x3, inverse)))
@@ -38,7 +39,7 @@ def quantise(x, k, act, T, t, b0, nb):
         st_i8x8(q + 8, low8(i1))
         st_i8x8(q + 16, low8(i2))
         st_i8x8(q + 24, low8(i3))
-        st_f32(d, top / f32(127.0))
+        st_f32(d, top / f32(127.0) + sum_f32x8(odd))  # 0, or NaN: max skips a NaN, the answer must not
         st_f32(s, f32(sum_i32x8(add_i32x8(add_i32x8(i0, i1), add_i32x8(i2, i3)))))
         x += 128
         q += T * 32

@@ -20,21 +20,8 @@ import numpy as np
 from engine.kernels.jit import inner, op
 from engine.kernels.kv_f16 import TILE, page_of
 from engine.kernels.simd import (
-    add_f32x8,
-    div_f32x8,
-    fma_f32x8,
-    i32_of,
-    ld_f32,
-    ld_f32x8,
-    ld_i64,
-    mul_f32x8,
-    sp_f32x8,
-    st_f32,
-    st_f32x8,
-    sub_f32x8,
-    sum_f32x8,
-    top_f32x8,
-    z_f32x8,
+    add_f32x8, div_f32x8, fma_f32x8, i32_of, ld_f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32, st_f32x8,
+    sub_f32x8, sum_f32x8, top_f32x8, z_f32x8,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS, REPLICATE
 from engine.kernels.sync import atomic_add, invoke_row, invoke_scores

@@ -125,7 +125,10 @@ def kernel(n_args: int) -> Callable[[Callable[..., None]], Kernel]:
     return lambda function: Kernel(function, n_args)
 
 
-inner = numba.njit(nogil=True, boundscheck=False, error_model="numpy")
+# The wrappers for callers from Python would cost a fifth of the compile time and nobody uses them.
+inner = numba.njit(
+    nogil=True, boundscheck=False, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
 
 
 def compile_all(kernels: Iterable[Kernel], on_progress: Callable[[int, int, str], None]) -> None:

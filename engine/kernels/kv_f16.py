@@ -12,29 +12,11 @@ the latency of a multiply-add, sixteen registers hold them and what they read.
 
 from typing import Any
 
+from engine.kernels.half import F16C, load_f16, narrow
 from engine.kernels.jit import inner, kernel, op
 from engine.kernels.rope import rope
 from engine.kernels.simd import (
-    F16C,
-    F32,
-    I16,
-    I64,
-    _fma,
-    _ld_f16,
-    _narrow,
-    const,
-    f32x8,
-    i64,
-    ir,
-    ld_f32x8,
-    ld_i64,
-    make,
-    read,
-    splat,
-    st_f16x8,
-    st_f32x8,
-    void,
-    write,
+    F32, I16, I64, _fma, const, f32x8, i64, ir, ld_f32x8, ld_i64, make, read, splat, st_f16x8, st_f32x8, void, write,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS
 from engine.kernels.sync import atomic_add
@@ -59,7 +41,7 @@ def scorer(n_q: int, n_panels: int) -> Any:
             x = [splat(b, read(b, _at(b, p, d, 4), F32), f32x8) for p in qs]
             new = []
             for j in range(n_panels):
-                keys = _ld_f16(b, _at(b, ks[j], d, 16), 8)
+                keys = load_f16(b, _at(b, ks[j], d, 16), 8)
                 new += [_fma(b, keys, x[i], acc[j * n_q + i]) for i in range(n_q)]
             return new
 
@@ -98,7 +80,7 @@ def mixer(n_q: int, n_vecs: int, item_bytes: int, load: Any) -> Any:
 
 def _spread(b: Any, p: Any, x: Any) -> None:
     """Eight floats as f16, sixteen bytes apart: eight dims of one position in a panel."""
-    half = b.bitcast(b.fptrunc(x, ir.VectorType(ir.HalfType(), 8)), ir.VectorType(I16, 8)) if F16C else _narrow(b, x)
+    half = b.bitcast(b.fptrunc(x, ir.VectorType(ir.HalfType(), 8)), ir.VectorType(I16, 8)) if F16C else narrow(b, x)
     for i in range(8):
         write(b, b.add(p, ir.Constant(I64, i * 16)), b.extract_element(half, ir.Constant(ir.IntType(32), i)))
 
@@ -111,7 +93,7 @@ def page_of(st, row, tile):
 
 _spread_f16x8 = make(void, (i64, f32x8), _spread)
 _score1, _score2, _score3, _score4 = scorer(1, 8), scorer(2, 4), scorer(3, 4), scorer(4, 2)
-_half = lambda b, p: _ld_f16(b, p, 8)  # noqa: E731
+_half = lambda b, p: load_f16(b, p, 8)  # noqa: E731
 _mix1, _mix2, _mix3, _mix4 = mixer(1, 8, 2, _half), mixer(2, 4, 2, _half), mixer(3, 4, 2, _half), mixer(4, 2, 2, _half)
 _end1, _end2, _end3, _end4 = (mixer(n, 1, 2, _half) for n in (1, 2, 3, 4))
 

@@ -12,12 +12,13 @@ scales once per block, then mixed as in kv_f16.py. A NaN in a key or value makes
 
 from typing import Any
 
+from engine.kernels.half import load_f16, store_f16
 from engine.kernels.jit import kernel, op
 from engine.kernels.kv_f16 import TILE, mixer, page_of
 from engine.kernels.rope import rope
 from engine.kernels.simd import (
-    F32, I32, I64, VNNI, _dot_u8, _fma, _ld_f16, _reduce, _st_f16, _unsigned, call, const, f32x8, i8x8, i8x32, i32x8,
-    i64, ir, ld_f16x8, ld_f32x8, ld_i64, make, mul_f32x8, read, shuffle, splat, st_f32x8, void, write,
+    F32, I32, I64, VNNI, _dot_u8, _fma, _reduce, _unsigned, call, const, f32x8, i8x8, i8x32, i32x8, i64, ir, ld_f16x8,
+    ld_f32x8, ld_i64, make, mul_f32x8, read, shuffle, splat, st_f32x8, void, write,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, PAGE, POSITIONS
 from engine.kernels.sync import atomic_add
@@ -52,7 +53,7 @@ def scorer(n_q: int, n_panels: int) -> Any:
                         ints[j * n_q + i] = _dot_u8(b, ints[j * n_q + i], size, x[i], keys)
             new = []
             for j in range(n_panels):
-                scale = _ld_f16(b, at[j], 8)
+                scale = load_f16(b, at[j], 8)
                 for i in range(n_q):
                     own = b.add(b.add(qs[i], dim), b.mul(block, c(4)))
                     if VNNI:  # keys went in as key + 128
@@ -93,13 +94,13 @@ def _quantise_key(b: Any, x: Any, q: Any, d: Any) -> None:
     groups, scale, _ = _quantised(b, x)
     for i in range(8):
         write(b, b.add(q, ir.Constant(I64, i * 32)), b.extract_element(groups, ir.Constant(I32, i)))
-    _st_f16(b, d, scale)
+    store_f16(b, d, scale)
 
 
 def _quantise_value(b: Any, x: Any, q: Any, d: Any) -> None:
     groups, scale, _ = _quantised(b, x)
     write(b, q, groups)
-    _st_f16(b, d, scale)
+    store_f16(b, d, scale)
 
 
 def _quantise_query(b: Any, x: Any, q: Any, d: Any, total: Any) -> None:

@@ -8,89 +8,14 @@ are asserted when it is recorded. 256-bit vectors are the only width; SSE4 runs 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from engine.kernels.half import F16C, load_bf16, load_f16, store_f16, widen
 from engine.kernels.isa import ISA
+from engine.kernels.vec import (
+    F32, I1, I8, I16, I32, I64, Vec, call, cgutils, const, f16x8, f32, f32x8, i8x8, i8x16, i8x32, i16x8, i16x16, i32,
+    i32x8, i64, ir, make, read, shuffle, splat, types, void, write,
+)  # fmt: skip
 
-from llvmlite import ir  # isort: skip  (after the level is set)
-from numba import types  # isort: skip
-from numba.core import cgutils  # isort: skip
-from numba.core.datamodel.models import PrimitiveModel  # isort: skip
-from numba.extending import intrinsic, register_model  # isort: skip
-
-AVX2, FMA, F16C, VNNI = ISA.has("avx2"), ISA.fma, ISA.has("f16c"), ISA.vnni
-I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
-F32, F16 = ir.FloatType(), ir.HalfType()
-_IR = {"f32": F32, "f16": F16, "i8": I8, "i16": I16, "i32": I32, "i64": I64}
-
-
-class Vec(types.Type):
-    """`n` elements of `elt` in one register (or two, on SSE4)."""
-
-    def __init__(self, elt: str, n: int) -> None:
-        self.elt, self.n = elt, n
-        super().__init__(name=f"Vec({elt}x{n})")
-
-    @property
-    def ir(self) -> ir.VectorType:
-        return ir.VectorType(_IR[self.elt], self.n)
-
-
-@register_model(Vec)
-class _VecModel(PrimitiveModel):
-    def __init__(self, manager: Any, vec: Vec) -> None:
-        super().__init__(manager, vec, vec.ir)
-
-
-f32x8, f16x8 = Vec("f32", 8), Vec("f16", 8)
-i8x32, i8x16, i8x8 = Vec("i8", 32), Vec("i8", 16), Vec("i8", 8)
-i16x16, i16x8, i32x8, i32x4 = Vec("i16", 16), Vec("i16", 8), Vec("i32", 8), Vec("i32", 4)
-i64, i32, f32, void = types.int64, types.int32, types.float32, types.void
-
-
-def make(ret: Any, args: Sequence[Any], emit: Callable[..., Any]) -> Any:
-    """An intrinsic from emit(builder, *values); numba reads arities from names, hence the generated signature."""
-    names = "".join(f", a{i}" for i in range(len(args)))
-    space: dict[str, Any] = {}
-    exec(f"def op(typingctx{names}):\n    return SIG, CG\n", space)
-    signature = ret(*args)
-
-    def codegen(context: Any, builder: Any, _sig: Any, values: Any) -> Any:
-        out = emit(builder, *values)
-        return context.get_dummy_value() if out is None else out
-
-    space["SIG"], space["CG"] = signature, codegen
-    return intrinsic(space["op"])
-
-
-# --- IR in small words -------------------------------------------------------------------------------------------
-
-
-def call(b: Any, name: str, ret: Any, values: Sequence[Any]) -> Any:
-    kind = ir.FunctionType(ret, [v.type for v in values])
-    return b.call(cgutils.get_or_insert_function(b.module, kind, name), list(values))
-
-
-def const(vt: Vec, x: Any) -> Any:
-    return ir.Constant(vt.ir, [x] * vt.n)
-
-
-def mask(index: Sequence[int]) -> Any:
-    return ir.Constant(ir.VectorType(I32, len(index)), list(index))
-
-
-def shuffle(b: Any, v: Any, index: Sequence[int], w: Any = None) -> Any:
-    return b.shuffle_vector(v, ir.Constant(v.type, ir.Undefined) if w is None else w, mask(index))
-
-
-def splat(b: Any, x: Any, vt: Vec) -> Any:
-    return shuffle(b, b.insert_element(ir.Constant(vt.ir, ir.Undefined), x, ir.Constant(I32, 0)), [0] * vt.n)
-
-
-def read(b: Any, p: Any, kind: Any) -> Any:
-    return b.load(b.inttoptr(p, kind.as_pointer()), align=1)
-
-
-def write(b: Any, p: Any, value: Any) -> None:
-    b.store(value, b.inttoptr(p, value.type.as_pointer()), align=1)
+AVX2, FMA, VNNI = ISA.has("avx2"), ISA.fma, ISA.vnni
 
 
 def _halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:
@@ -98,64 +23,8 @@ def _halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:
     out = []
     for h in (0, 1):
         parts = [shuffle(b, v, range(h * v.type.count // 2, (h + 1) * v.type.count // 2)) for v in values]
-        out.append(call(b, name, ir.VectorType(_IR[ret.elt], ret.n // 2), parts))
+        out.append(call(b, name, ir.VectorType(ret.ir.element, ret.n // 2), parts))
     return shuffle(b, out[0], range(ret.n), out[1])
-
-
-# --- half floats -------------------------------------------------------------------------------------------------
-# Without F16C a half conversion in IR calls a library function LLVM cannot find and the process aborts (reproduced),
-# so these two do it with integers. Both are exact, subnormals, infinities and NaN included.
-
-
-def _widen(b: Any, bits: Any) -> Any:
-    """f16 bits as i32 vector or scalar -> f32: multiply by 2^112, then repair exponent 31."""
-    it = bits.type
-    ft = ir.VectorType(F32, it.count) if isinstance(it, ir.VectorType) else F32
-    k = lambda x, t=it: ir.Constant(t, [x] * t.count) if isinstance(t, ir.VectorType) else ir.Constant(t, x)  # noqa: E731
-    sign = b.shl(b.and_(bits, k(0x8000)), k(16))
-    body = b.shl(b.and_(bits, k(0x7FFF)), k(13))
-    scaled = b.bitcast(b.fmul(b.bitcast(body, ft), k(2.0**112, ft)), it)
-    special = b.icmp_unsigned(">=", body, k(0x7C00 << 13))
-    return b.bitcast(b.or_(b.select(special, b.or_(body, k(0x7F800000)), scaled), sign), ft)
-
-
-def _narrow(b: Any, x: Any) -> Any:
-    """f32 -> f16 bits in i16, to nearest even."""
-    vector = isinstance(x.type, ir.VectorType)
-    it = ir.VectorType(I32, x.type.count) if vector else I32
-    k = lambda v: ir.Constant(it, [v] * it.count) if vector else ir.Constant(it, v)  # noqa: E731
-    bits = b.bitcast(x, it)
-    size, sign = b.and_(bits, k(0x7FFFFFFF)), b.and_(b.lshr(bits, k(16)), k(0x8000))
-    odd = b.and_(b.lshr(size, k(13)), k(1))
-    normal = b.lshr(b.add(b.add(size, k((-112 << 23) + 0xFFF)), odd), k(13))
-    magic = k(126 << 23)
-    small = b.sub(b.bitcast(b.fadd(b.bitcast(size, x.type), b.bitcast(magic, x.type)), it), magic)
-    out = b.select(b.icmp_unsigned("<", size, k(113 << 23)), small, normal)
-    out = b.select(b.icmp_unsigned(">=", size, k(143 << 23)), k(0x7C00), out)
-    out = b.select(b.icmp_unsigned(">", size, k(255 << 23)), k(0x7E00), out)
-    return b.trunc(b.or_(out, sign), ir.VectorType(I16, it.count) if vector else I16)
-
-
-def _ld_f16(b: Any, p: Any, n: int | None) -> Any:
-    wrap = (lambda t: ir.VectorType(t, n)) if n else (lambda t: t)
-    if F16C:
-        return b.fpext(read(b, p, wrap(F16)), wrap(F32))
-    return _widen(b, b.zext(read(b, p, wrap(I16)), wrap(I32)))
-
-
-def _st_f16(b: Any, p: Any, x: Any) -> None:
-    if F16C:
-        half = ir.VectorType(F16, 8) if isinstance(x.type, ir.VectorType) else F16
-        write(b, p, b.fptrunc(x, half))
-    else:
-        write(b, p, _narrow(b, x))
-
-
-def _ld_bf16(b: Any, p: Any, n: int | None) -> Any:
-    wide = ir.VectorType(I32, n) if n else I32
-    x = b.zext(read(b, p, ir.VectorType(I16, n) if n else I16), wide)
-    shift = ir.Constant(wide, [16] * n) if n else ir.Constant(wide, 16)
-    return b.bitcast(b.shl(x, shift), ir.VectorType(F32, n) if n else F32)
 
 
 # --- memory ------------------------------------------------------------------------------------------------------
@@ -171,16 +40,16 @@ def _store(vt: Vec) -> Any:
 
 ld_f32x8, ld_i32x8, ld_i8x32, ld_i8x16, ld_i8x8 = map(_load, (f32x8, i32x8, i8x32, i8x16, i8x8))
 st_f32x8, st_i32x8, st_i8x32, st_i8x16, st_i8x8 = map(_store, (f32x8, i32x8, i8x32, i8x16, i8x8))
-ld_f16x8 = make(f32x8, (i64,), lambda b, p: _ld_f16(b, p, 8))
-st_f16x8 = make(void, (i64, f32x8), _st_f16)
-ld_bf16x8 = make(f32x8, (i64,), lambda b, p: _ld_bf16(b, p, 8))
+ld_f16x8 = make(f32x8, (i64,), lambda b, p: load_f16(b, p, 8))
+st_f16x8 = make(void, (i64, f32x8), store_f16)
+ld_bf16x8 = make(f32x8, (i64,), lambda b, p: load_bf16(b, p, 8))
 ld_f32_i8x8 = make(  # eight int8 as floats
     f32x8, (i64,), lambda b, p: b.sitofp(b.sext(read(b, p, i8x8.ir), i32x8.ir), f32x8.ir)
 )
 
 ld_f32 = make(f32, (i64,), lambda b, p: read(b, p, F32))
-ld_f16 = make(f32, (i64,), lambda b, p: _ld_f16(b, p, None))
-ld_bf16 = make(f32, (i64,), lambda b, p: _ld_bf16(b, p, None))
+ld_f16 = make(f32, (i64,), lambda b, p: load_f16(b, p, None))
+ld_bf16 = make(f32, (i64,), lambda b, p: load_bf16(b, p, None))
 ld_i32 = make(i32, (i64,), lambda b, p: read(b, p, I32))
 ld_i64 = make(i64, (i64,), lambda b, p: read(b, p, I64))
 ld_i16 = make(i64, (i64,), lambda b, p: b.sext(read(b, p, I16), I64))
@@ -191,7 +60,7 @@ st_i32 = make(void, (i64, i32), write)
 st_i64 = make(void, (i64, i64), write)
 st_i16 = make(void, (i64, i64), lambda b, p, x: write(b, p, b.trunc(x, I16)))
 st_u8 = make(void, (i64, i64), lambda b, p, x: write(b, p, b.trunc(x, I8)))
-st_f16 = make(void, (i64, f32), _st_f16)
+st_f16 = make(void, (i64, f32), store_f16)
 
 bc_f32x8 = make(f32x8, (i64,), lambda b, p: splat(b, read(b, p, F32), f32x8))
 bc_i32x8 = make(i32x8, (i64,), lambda b, p: splat(b, read(b, p, I32), i32x8))
@@ -396,7 +265,7 @@ def _halves_to_f32(b: Any, v: Any) -> Any:
     """i16x8 bits of f16 -> f32x8."""
     if F16C:
         return b.fpext(b.bitcast(v, f16x8.ir), f32x8.ir)
-    return _widen(b, b.zext(v, i32x8.ir))
+    return widen(b, b.zext(v, i32x8.ir))
 
 
 column_f16 = make(f32x8, (i64, i64), lambda b, p, s: _halves_to_f32(b, _column(b, p, s, I16)))

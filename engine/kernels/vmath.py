@@ -10,21 +10,7 @@ import numpy as np
 
 from engine.kernels.jit import inner
 from engine.kernels.simd import (
-    I64,
-    add_f32x8,
-    const,
-    exp2i,
-    f2i,
-    f32,
-    f32x8,
-    fma_f32x8,
-    i32,
-    i32x8,
-    ir,
-    make,
-    mul_f32x8,
-    round_f32x8,
-    sp_f32x8,
+    I64, add_f32x8, const, exp2i, f2i, f32, f32x8, fma_f32x8, i32, i32x8, ir, make, mul_f32x8, round_f32x8, sp_f32x8,
 )  # fmt: skip
 
 _F = np.float32

@@ -27,7 +27,7 @@ class Arena:
 
     def __init__(self, n_bytes: int) -> None:
         self.n_bytes = n_bytes
-        self._map = mmap.mmap(-1, n_bytes + HUGE)
+        self._map = mmap.mmap(-1, n_bytes + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._map.madvise(mmap.MADV_HUGEPAGE)
         start = np.frombuffer(self._map, np.uint8).ctypes.data
         self._next = -(-start // HUGE) * HUGE

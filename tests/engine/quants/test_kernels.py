@@ -124,3 +124,12 @@ def test_a_row_unpacks_to_its_weights(kind):
     for r in range(ROWS):
         module(kind).unpack_row(address(flat) + r * flat[0].nbytes, raw.shape[1], address(out) + r * K * 4)
     assert (out == twins.weights(kind, raw)).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_number_that_is_none_stays_visible(bad):
+    """A damaged file must not turn into a fluent wrong answer: NaN and infinity survive quantisation as NaN."""
+    raw, x = blocks_of("Q4_1", "random", np.random.default_rng(1)), np.ones((2, K), np.float32)
+    x[1, 40] = bad
+    got = run("Q4_1", "panels", raw, x, [(0, 2)])
+    assert np.isfinite(got[0]).all() and np.isnan(got[1]).all()
