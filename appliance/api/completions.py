@@ -48,7 +48,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
         messages = [message.plain() for message in ask.messages]
         return [await services.admission.chat_ids(messages, ask.chat_template_kwargs)]
 
-    wish = _wish(services, ask, [ask.max_tokens, ask.max_completion_tokens], n_top)
+    wish = _wish(services, ask, n_top)
     generation = await _generation(request, raw, ask, wish, prompts)
     shape = ChatShape(
         **_common(services, generation, wish, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier
@@ -69,7 +69,7 @@ async def complete(request: web.Request) -> web.StreamResponse:
     async def prompts() -> list[list[int]]:
         return [await services.admission.prompt_ids(prompt) for prompt in given]
 
-    wish = _wish(services, ask, [ask.max_tokens], ask.logprobs)
+    wish = _wish(services, ask, ask.logprobs)
     generation = await _generation(request, raw, ask, wish, prompts)
     decode = services.admission.text.decode
     echoes = [prompt if isinstance(prompt, str) else decode(prompt) for prompt in given] if ask.echo else []
@@ -77,15 +77,16 @@ async def complete(request: web.Request) -> web.StreamResponse:
     return await (_stream if ask.stream else _plain)(request, generation, shape)
 
 
-def _wish(services: Services, ask: Sampled, limits: list[int | None], n_top: int | None) -> Wish:
+def _wish(services: Services, ask: Sampled, n_top: int | None) -> Wish:
     sampling: dict[str, Any] = {name: getattr(ask, name) for name in SAMPLING_FIELDS if getattr(ask, name) is not None}
     if ask.seed is not None:
         sampling["seed"] = None if ask.seed == -1 else ask.seed
     if ask.logit_bias:
         sampling["logit_bias"] = {int(token): bias for token, bias in ask.logit_bias.items()}
+    limits = [limit for limit in (ask.max_tokens, ask.max_completion_tokens) if limit is not None and limit >= 0]
     return Wish(
         model=services.model.check(ask.model),
-        max_tokens=min((limit for limit in limits if limit is not None and limit >= 0), default=None),
+        max_tokens=min(limits, default=None),
         stop=ask.stops(),
         sampling=sampling,
         n=ask.n or 1,

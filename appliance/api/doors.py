@@ -27,7 +27,9 @@ async def doors(request: web.Request, handler: Handler) -> web.StreamResponse:
     settings = request.app[SERVICES].settings
     resource = request.match_info.route.resource
     is_probe = resource is not None and request.app[ACCESS].get(resource) == "probe"
-    if not is_probe and not host_is_known(request.headers.get("Host", ""), settings):
+    host = request.headers.get("Host")
+    # Every browser names a host; HTTP/1.0 without one comes from no page.
+    if not is_probe and host is not None and not host_is_known(host, settings):
         raise HostNotAllowed("the Host header names a foreign site; start the server with --allowed-host NAME")
     origin = request.headers.get("Origin")
     if request.method == "OPTIONS":

@@ -167,6 +167,7 @@ class Sampled(Body):
 
     model: str | None = Field(None, description="an id of /v1/models; the only model when left out")
     max_tokens: Limit | None = Field(None, description="most tokens of the answer; -1 or none: what the context holds")
+    max_completion_tokens: Limit | None = Field(None, description="like max_tokens; the smaller of both counts")
     stop: Stop | None = Field(None, description=f"up to {MAX_STOPS} texts that end the answer and are not sent")
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -211,7 +212,6 @@ class ChatRequest(Sampled):
     """POST /v1/chat/completions."""
 
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: Limit | None = Field(None, description="like max_tokens; the smaller of both counts")
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     n_probs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="llama-server's word for top_logprobs")

@@ -137,6 +137,8 @@ async def _serve(settings: Settings, prepared: Prepared, door: socket.socket) ->
 async def running(settings: Settings, prepared: Prepared) -> AsyncIterator[Services]:
     """The parts behind the routes, started and in the end stopped in order."""
     keys, is_new = open_keys(settings.data_dir, api_key=settings.api_key, api_key_file=settings.api_key_file)
+    if settings.no_auth and settings.host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning("no_auth on %s: whoever reaches this address may use the model without a key", settings.host)
     if is_new:
         log.info("new keys are in %s", settings.data_dir / "keys")
     metrics = Metrics(prepared.model.id)

@@ -11,13 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 import appliance.api.sse as sse
 from tests.appliance.api.service import Service, ask, service
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 CHAT = "/v1/chat/completions"
 # A step is slow, and 300 of them are more than any test waits for.
 SLOW = {"chunk": 8, "chunk_s": 0.1, "text": "abc", "step_s": 0.05}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def slow(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    """A service that takes its time; every test leaves it idle."""
+    async with service(tmp_path_factory.mktemp("slow"), options=SLOW) as running:
+        yield running
 
 
 def raw(running: Service, **fields: Any) -> bytes:
@@ -65,18 +74,18 @@ def reset(writer: asyncio.StreamWriter) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 @pytest.mark.parametrize("by_reset", [False, True])
-async def test_leaving_frees_the_engine_for_the_next(tmp_path: Path, stream: bool, phase: str, by_reset: bool) -> None:
-    async with service(tmp_path, options=SLOW) as slow:
-        async with client(slow, stream=stream) as (_, writer):
-            await until(lambda: active(slow) and active(slow)[0]["phase"] == phase)
-            if by_reset:
-                reset(writer)
-        # One layer of the scripted engine takes 5 ms, a step 50 to 100; the whole answer would take half a minute.
-        assert await until(lambda: not active(slow)) < 2
-        assert slow.services.generations.running() == []
-        status, body, _ = await slow.chat(max_tokens=1)
-        assert (status, body["choices"][0]["message"]["content"]) == (200, "a")
-        assert slow.services.metrics.counts["cancelled"] == 1
+async def test_leaving_frees_the_engine_for_the_next(slow: Service, stream: bool, phase: str, by_reset: bool) -> None:
+    cancelled = slow.services.metrics.counts["cancelled"]
+    async with client(slow, stream=stream) as (_, writer):
+        await until(lambda: active(slow) and active(slow)[0]["phase"] == phase)
+        if by_reset:
+            reset(writer)
+    # One layer of the scripted engine takes 5 ms, a step 50 to 100; the whole answer would take half a minute.
+    assert await until(lambda: not active(slow)) < 2
+    await until(lambda: slow.services.generations.running() == [])
+    status, body, _ = await slow.chat(max_tokens=1)
+    assert (status, body["choices"][0]["message"]["content"]) == (200, "a")
+    assert slow.services.metrics.counts["cancelled"] == cancelled + 1
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -94,15 +103,14 @@ async def test_leaving_the_queue_stops_nobody_else(tmp_path: Path, stream: bool)
         assert body["choices"][0]["message"]["content"] == "abc" * 4
 
 
-async def test_a_client_that_hangs_up_while_its_pipelined_bytes_wait_is_noticed(tmp_path: Path) -> None:
+async def test_a_client_that_hangs_up_while_its_pipelined_bytes_wait_is_noticed(slow: Service) -> None:
     """aiohttp stops reading when enough waits, and then cannot see the end; the connection itself is looked at."""
-    async with service(tmp_path, options=SLOW) as slow:
-        async with client(slow) as (_, writer):
-            await until(lambda: active(slow))
-            writer.write(raw(slow, user="x" * 200_000) * 40)
-            await asyncio.sleep(0.3)
-            writer.transport.abort()
-        assert await until(lambda: not active(slow)) < 5
+    async with client(slow) as (_, writer):
+        await until(lambda: active(slow))
+        writer.write(raw(slow, user="x" * 200_000) * 40)
+        await asyncio.sleep(0.3)
+        writer.transport.abort()
+    assert await until(lambda: not active(slow)) < 5
 
 
 async def test_a_reader_that_does_not_read_is_dropped_and_delays_only_itself(
@@ -172,48 +180,46 @@ async def test_a_model_that_will_never_load_is_503_and_told_to_the_admin(tmp_pat
 # Retries
 
 
-async def test_with_an_idempotency_key_the_work_goes_on_and_its_result_is_kept(tmp_path: Path) -> None:
-    async with service(tmp_path, options=SLOW) as slow:
-        left = asyncio.create_task(slow.call("POST", CHAT, ask(max_tokens=4), Idempotency_Key="k1"))
+async def test_with_an_idempotency_key_the_work_goes_on_and_its_result_is_kept(slow: Service) -> None:
+    finished = slow.services.metrics.counts["finished"]
+    left = asyncio.create_task(slow.call("POST", CHAT, ask(max_tokens=4), Idempotency_Key="k1"))
+    await until(lambda: active(slow))
+    left.cancel()
+    await until(lambda: slow.services.metrics.counts["finished"] == finished + 1)
+    _, first, _ = await slow.call("POST", CHAT, ask(max_tokens=4), Idempotency_Key="k1")
+    _, again, _ = await slow.call("POST", CHAT, ask(max_tokens=4), Idempotency_Key="k1")
+    assert first["choices"][0]["message"]["content"] == "abca"
+    assert first["id"] == again["id"]
+    assert slow.services.metrics.counts["finished"] == finished + 1
+    for headers in (
+        {"Idempotency_Key": "k2"},
+        {},
+        {"Idempotency_Key": "k1", "Authorization": f"Bearer {slow.admin}"},
+    ):
+        assert (await slow.call("POST", CHAT, ask(max_tokens=4), **headers))[1]["id"] != first["id"]
+    assert (await slow.call("POST", CHAT, ask(max_tokens=3), Idempotency_Key="k1"))[1]["id"] != first["id"]
+
+
+async def test_a_retry_attaches_to_its_running_twin_and_to_nothing_else(slow: Service) -> None:
+    body = ask(max_tokens=6)
+    first = asyncio.create_task(slow.call("POST", CHAT, body))
+    await until(lambda: active(slow))
+    twin = asyncio.create_task(slow.call("POST", CHAT, body, x_stainless_retry_count="1"))
+    stranger = asyncio.create_task(
+        slow.call("POST", CHAT, body, x_stainless_retry_count="1", Authorization=f"Bearer {slow.admin}")
+    )
+    not_a_retry = asyncio.create_task(slow.call("POST", CHAT, body, x_stainless_retry_count="0"))
+    answers = await asyncio.gather(first, twin, stranger, not_a_retry)
+    ids = [answer[1]["id"] for answer in answers]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3
+    assert (await slow.call("POST", CHAT, body, x_stainless_retry_count="1"))[1]["id"] not in ids
+
+
+async def test_an_attached_viewer_keeps_the_work_going_when_the_first_leaves(slow: Service) -> None:
+    async with client(slow, max_tokens=8):
         await until(lambda: active(slow))
-        left.cancel()
-        await until(lambda: slow.services.metrics.counts["finished"] == 1)
-        _, first, _ = await slow.call("POST", CHAT, ask(max_tokens=4), Idempotency_Key="k1")
-        _, again, _ = await slow.call("POST", CHAT, ask(max_tokens=4), Idempotency_Key="k1")
-        assert first["choices"][0]["message"]["content"] == "abca"
-        assert first["id"] == again["id"]
-        assert slow.services.metrics.counts["finished"] == 1
-        for headers in (
-            {"Idempotency_Key": "k2"},
-            {},
-            {"Idempotency_Key": "k1", "Authorization": f"Bearer {slow.admin}"},
-        ):
-            assert (await slow.call("POST", CHAT, ask(max_tokens=4), **headers))[1]["id"] != first["id"]
-        assert (await slow.call("POST", CHAT, ask(max_tokens=3), Idempotency_Key="k1"))[1]["id"] != first["id"]
-
-
-async def test_a_retry_attaches_to_its_running_twin_and_to_nothing_else(tmp_path: Path) -> None:
-    async with service(tmp_path, options=SLOW) as slow:
-        body = ask(max_tokens=6)
-        first = asyncio.create_task(slow.call("POST", CHAT, body))
-        await until(lambda: active(slow))
-        twin = asyncio.create_task(slow.call("POST", CHAT, body, x_stainless_retry_count="1"))
-        stranger = asyncio.create_task(
-            slow.call("POST", CHAT, body, x_stainless_retry_count="1", Authorization=f"Bearer {slow.admin}")
-        )
-        not_a_retry = asyncio.create_task(slow.call("POST", CHAT, body, x_stainless_retry_count="0"))
-        answers = await asyncio.gather(first, twin, stranger, not_a_retry)
-        ids = [answer[1]["id"] for answer in answers]
-        assert ids[0] == ids[1]
-        assert len(set(ids)) == 3
-        assert (await slow.call("POST", CHAT, body, x_stainless_retry_count="1"))[1]["id"] not in ids
-
-
-async def test_an_attached_viewer_keeps_the_work_going_when_the_first_leaves(tmp_path: Path) -> None:
-    async with service(tmp_path, options=SLOW) as slow:
-        async with client(slow, max_tokens=8):
-            await until(lambda: active(slow))
-            twin = asyncio.create_task(slow.call("POST", CHAT, ask(max_tokens=8), x_stainless_retry_count="1"))
-            await until(lambda: len(slow.services.generations.running()[0]._viewers) == 2)
-        status, body, _ = await twin
-        assert (status, body["choices"][0]["message"]["content"]) == (200, "abcabcab")
+        twin = asyncio.create_task(slow.call("POST", CHAT, ask(max_tokens=8), x_stainless_retry_count="1"))
+        await until(lambda: len(slow.services.generations.running()[0]._viewers) == 2)
+    status, body, _ = await twin
+    assert (status, body["choices"][0]["message"]["content"]) == (200, "abcabcab")
