@@ -112,7 +112,7 @@ class HumanLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%H:%M:%S", time.localtime(record.created))
-        name = record.name.removeprefix("appliance.")
+        name = record.name.removeprefix("colibri.").removeprefix("appliance.")
         words = [f"{when} {record.levelname.lower():7} {name:10} {_one_line(record.getMessage())}"]
         words += [f"{key}={_one_line(str(value))}" for key, value in getattr(record, "fields", {}).items()]
         if getattr(record, "request_id", None):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PREFIX = "COLIBRI_"
 # Read before settings exist (numba must know its level before the first kernel is imported), hence no Settings field.
 PROCESS_ENV = {
-    "COLIBRI_ISA": ("engine.kernels.isa", "highest instruction set to use: v2, v3, vnni, avx512 or neon"),
+    "COLIBRI_ISA": ("engine.kernels.isa", "instruction set to use: v2, v3 or vnni; unset: what the CPU offers"),
     "COLIBRI_KERNEL_CACHE": ("engine.kernels.jit", "folder of compiled kernels"),
     "COLIBRI_DEBUG": ("appliance.cli.main", "1 prints the traceback of an error that nobody foresaw"),
 }

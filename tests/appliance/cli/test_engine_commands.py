@@ -141,8 +141,10 @@ def test_an_interrupt_ends_a_command_at_once_with_130(model: str, words: list[st
             assert process.stdin is not None
             time.sleep(1)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
-        assert process.stderr is not None and b"Traceback" not in process.stderr.read()
+        code = process.wait(timeout=20)
+        assert process.stderr is not None
+        err = process.stderr.read()
+        assert code == 130 and b"Traceback" not in err, err
     finally:
         process.kill()
         for stream in (process.stdin, process.stdout, process.stderr):
