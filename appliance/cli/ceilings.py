@@ -8,6 +8,7 @@ GIL for the call.
 import ctypes
 import mmap
 import time
+from contextlib import suppress
 from threading import Barrier, Lock, Thread
 
 MIB = 1 << 20
@@ -27,20 +28,15 @@ def read_gbps(threads: int) -> float | None:
         area = mmap.mmap(-1, PROBE_BYTES)
     except OSError:
         return None
-    try:
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            area.madvise(mmap.MADV_HUGEPAGE)
-        view = (ctypes.c_char * PROBE_BYTES).from_buffer(area)
-        base = ctypes.addressof(view)
-        ctypes.memset(base, 1, PROBE_BYTES)  # pages never written are all one page of zeros
-        best = _best_pass(memchr, base, max(1, threads))
-        del view
-    finally:
-        area.close()
-    return PROBE_BYTES / best / 1e9
+    with suppress(OSError, AttributeError):  # a kernel without huge pages
+        area.madvise(mmap.MADV_HUGEPAGE)
+    # The view holds the area and each reader holds the view, so an interrupt cannot unmap what is being read.
+    view = (ctypes.c_char * PROBE_BYTES).from_buffer(area)
+    ctypes.memset(view, 1, PROBE_BYTES)  # pages never written are all one page of zeros
+    return PROBE_BYTES / _best_pass(memchr, view, max(1, threads)) / 1e9
 
 
-def _best_pass(memchr: "ctypes._NamedFuncPointer", base: int, threads: int) -> float:
+def _best_pass(memchr: "ctypes._NamedFuncPointer", view: "ctypes.Array[ctypes.c_char]", threads: int) -> float:
     """Seconds of the fastest pass, from the first reader's start to the last one's end, as the readers saw it."""
     share = PROBE_BYTES // threads // 4096 * 4096
     barrier, lock = Barrier(threads), Lock()
@@ -51,7 +47,7 @@ def _best_pass(memchr: "ctypes._NamedFuncPointer", base: int, threads: int) -> f
         for span in spans:
             barrier.wait()
             start = time.perf_counter()
-            memchr(base + share * i, 2, length)
+            memchr(ctypes.addressof(view) + share * i, 2, length)
             with lock:
                 span.append((start, time.perf_counter()))
 

@@ -131,7 +131,7 @@ def test_chat_from_a_pipe_keeps_the_conversation_and_knows_its_commands(model: s
     assert done.out.startswith(hello + "\n") and done.out.endswith(hello + "\n")
 
 
-@pytest.mark.parametrize("words", [["bench", "-p", "64", "-n", "64", "-r", "1000"], ["chat"]])
+@pytest.mark.parametrize("words", [["bench", "-p", "1000", "-n", "1000", "-r", "1000"], ["chat"]])
 def test_an_interrupt_ends_a_command_at_once_with_130(model: str, words: list[str]) -> None:
     process = started(*words, "-m", model)
     try:
