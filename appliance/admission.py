@@ -79,10 +79,14 @@ class Admission:
         )  # fmt: skip
 
     async def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """Token ids; a text that cannot fit whatever its tokens are is refused without tokenising it."""
+        """Token ids of a prompt; a text that cannot fit whatever its tokens are is refused without tokenising it."""
         fewest = len(text.encode("utf-8")) // self._longest
         if fewest >= self.n_ctx:
             raise self._too_long(f"at least {fewest}", fewest)
+        return await self.tokens(text, add_special=add_special, parse_special=parse_special)
+
+    async def tokens(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Token ids of a text of any length, in a thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self.text.encode, text, add_special, parse_special)
 

@@ -3,6 +3,7 @@
 Log lines hold the route's pattern, never a client's path or body.
 """
 
+import asyncio
 import logging
 import re
 import time
@@ -10,6 +11,7 @@ import uuid
 
 from aiohttp import web
 
+from appliance.api import heap
 from appliance.api.auth import NOBODY, Handler
 from appliance.api.doors import cors
 from appliance.api.errors import NoSuchRoute, TooLarge, WrongMethod, error_response, public
@@ -21,6 +23,7 @@ from engine.errors import ColibriError, RequestError
 log = logging.getLogger("colibri.api")
 ROUTINE = ("/health", "/v1/health", "/livez", "/readyz", "/metrics", "/admin/state")
 """Asked every few seconds by machines; logged only when it goes wrong."""
+LARGE_BODY = 64 * 1024
 CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -39,6 +42,8 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
             return response
         finally:
             _note(request, status, time.monotonic() - began)
+            if (request.content_length or 0) > LARGE_BODY:
+                asyncio.get_running_loop().call_later(1.0, heap.trim)
 
 
 async def on_prepare(request: web.Request, response: web.StreamResponse) -> None:

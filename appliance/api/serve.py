@@ -18,6 +18,7 @@ from aiohttp import web
 
 from appliance import logs
 from appliance.admission import Admission
+from appliance.api import heap
 from appliance.api.app import make_app
 from appliance.api.body import body_cap
 from appliance.api.errors import Draining
@@ -57,6 +58,7 @@ class Prepared:
 def run(resolved: Resolved) -> int:
     """Serve until told to stop; 0 after SIGTERM, 130 after SIGINT. Raises what the start cannot do."""
     settings = resolved.settings
+    heap.settle()
     logs.start(settings)
     with bind(settings.host, settings.port) as door:
         prepared = prepare(settings)

@@ -21,6 +21,9 @@ STALL_S = 30.0
 HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
 class ClientStalled(ConnectionError):
     """The client is there and does not read."""
 
@@ -90,4 +93,4 @@ async def _patience(request: web.Request) -> AsyncIterator[None]:
 
 def dumps(value: Any) -> bytes:
     """Strict JSON in UTF-8 without spaces."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _encode(value).encode()

@@ -18,7 +18,7 @@ async def tokenize(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     body, _ = await read_object(request, services.body_cap)
     ask = parse(TokenizeRequest, body)
-    ids = await services.admission.encode(
+    ids = await services.admission.tokens(
         ask.content, add_special=bool(ask.add_special), parse_special=ask.parse_special is not False
     )
     if not ask.with_pieces:
