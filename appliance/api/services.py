@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib import metadata
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -15,7 +16,16 @@ from appliance.metrics import Metrics
 from appliance.settings import Settings
 from engine.errors import ColibriError, ModelNotFound
 
-VERSION = "0.1.0"
+
+def _version() -> str:
+    try:
+        return metadata.version("colibri-runtime")
+    except metadata.PackageNotFoundError:
+        return "checkout"
+
+
+VERSION = _version()
+"""Of the installed distribution."""
 
 
 class Dispatches(Submits, Protocol):
