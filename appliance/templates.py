@@ -77,6 +77,10 @@ class _Helper:
         self._is_ready = False
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
 

@@ -6,7 +6,9 @@ on a megabyte of single digits it took 0.6 GB and 2.8 s where spans take 10 MB.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from engine.errors import BadModelFile
 from engine.tokenizer.alphabet import BYTE_OF_CHAR
@@ -37,10 +39,12 @@ class BpeEncoder:
         self._merger.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         self._known: dict[str, tuple[int, ...]] = {}
         self._names = _names(vocab)
+        self._overlap = _overlap([name for name, *_ in self._names])
 
     def encode(self, text: str, parse_special: bool) -> list[int]:
         """The ids of a text, without begin or end tokens. Control tokens are seen in it only with `parse_special`;
-        user-defined ones always, as they are text. A lone surrogate counts as U+FFFD."""
+        user-defined ones always, as they are text. A lone surrogate counts as U+FFFD; a byte that the vocabulary
+        lacks (SmolLM2 has no U+0004) is left out, as llama.cpp does."""
         if not text.isascii():
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         out: list[int] = []
@@ -53,10 +57,15 @@ class BpeEncoder:
 
     def _parts(self, text: str, parse_special: bool) -> list[str | int]:
         """Text and the special tokens in it, in order; longer names are looked for first, in the whole text."""
+        present = {name: i for name, i, is_text in self._names if (parse_special or is_text) and name in text}
+        if not present:
+            return [text]
+        if not self._overlap:  # then one pass finds the same, however many names a hostile text holds
+            split = re.split(f"({'|'.join(map(re.escape, present))})", text)
+            return [present[part] if at % 2 else part for at, part in enumerate(split) if part]
         parts: list[str | int] = [text]
-        for name, token_id, is_text in self._names:
-            if (parse_special or is_text) and name in text:
-                parts = [new for part in parts for new in _around(part, name, token_id)]
+        for name, token_id in present.items():
+            parts = [new for part in parts for new in _around(part, name, token_id)]
         return parts
 
     def _encode_plain(self, text: str, out: list[int]) -> None:
@@ -65,27 +74,36 @@ class BpeEncoder:
         fresh: dict[str, tuple[int, ...]] = {}
         for piece in pieces(text, self._splitter.steps):
             waiting.append(piece)
-            if piece not in known and piece not in fresh:
-                fresh[piece] = ()
+            if piece not in known:
+                fresh.setdefault(piece, ())
             if len(fresh) >= BATCH or len(waiting) >= 4 * BATCH:
-                self._settle(waiting, fresh, out)
-        self._settle(waiting, fresh, out)
+                known = self._settle(known, waiting, fresh, out)
+        self._settle(known, waiting, fresh, out)
 
-    def _settle(self, waiting: list[str], fresh: dict[str, tuple[int, ...]], out: list[int]) -> None:
-        """Merge the `fresh` pieces, append the ids of all that wait, and forget both."""
-        if fresh:
-            found = self._merger.encode_batch_fast(list(fresh), add_special_tokens=False)
-            fresh.update(zip(fresh, (tuple(each.ids) for each in found), strict=True))
-        known = self._known
+    def _settle(
+        self,
+        known: dict[str, tuple[int, ...]],
+        waiting: list[str],
+        fresh: dict[str, tuple[int, ...]],
+        out: list[int],
+    ) -> dict[str, tuple[int, ...]]:
+        """Merge the `fresh` pieces, append the ids of all that wait, forget both; returns what is known now."""
+        if not fresh:
+            out.extend(chain.from_iterable(map(known.__getitem__, waiting)))
+            waiting.clear()
+            return known
+        found = self._merger.encode_batch_fast(list(fresh), add_special_tokens=False)
+        fresh.update(zip(fresh, (tuple(each.ids) for each in found), strict=True))
         for piece in waiting:
             ids = fresh.get(piece)
             out.extend(known[piece] if ids is None else ids)
-        # A new dictionary, not a cleared one: another thread may be between its test and its look-up.
         kept = {piece: ids for piece, ids in fresh.items() if len(piece) <= REMEMBERED_CHARS}
-        if kept:
-            self._known = {**known, **kept} if len(known) + len(kept) <= REMEMBERED else kept
+        # Always a new dictionary: another thread may be reading the old one.
+        now = {**known, **kept} if len(known) + len(kept) <= REMEMBERED else kept
+        self._known = now
         waiting.clear()
         fresh.clear()
+        return now
 
 
 def _mergeable(token: str, kind: int) -> bool:
@@ -132,6 +150,12 @@ def _names(vocab: Vocab) -> list[tuple[str, int, bool]]:
         if vocab.kinds[i] in kinds and token and _is_text(token)
     ]
     return sorted(found, key=lambda name: -len(name[0].encode()))
+
+
+def _overlap(names: Sequence[str]) -> bool:
+    """Whether the end of one name is the beginning of another, so that the order of looking matters."""
+    begins = {name[:n] for name in names for n in range(1, len(name))}
+    return any(name[-n:] in begins for name in names for n in range(1, len(name)))
 
 
 def _around(part: str | int, name: str, token_id: int) -> Iterator[str | int]:

@@ -49,17 +49,20 @@ def members(name: str) -> Runs:
     return runs
 
 
-def bracket(runs: Iterable[tuple[int, int]], negated: bool = False) -> str:
-    """A bracket expression. A negated one lists what is left: `re` finds a member of a long list faster than it
-    makes sure of an absence (a megabyte of underscores: 10 ms instead of 600)."""
+def bracket(runs: Iterable[tuple[int, int]], top: int, negated: bool = False) -> str:
+    """A bracket expression for code points up to `top`. A negated one lists what is left: `re` finds a member of a long
+    list faster than it makes sure of an absence (a megabyte of underscores: 10 ms instead of 600)."""
     joined: list[list[int]] = []
     for first, last in sorted(runs):
+        if first > top:
+            break
+        last = min(last, top)
         if joined and first <= joined[-1][1] + 1:
             joined[-1][1] = max(joined[-1][1], last)
         else:
             joined.append([first, last])
     if negated:
-        edges = [-1, *(edge for run in joined for edge in run), sys.maxunicode + 1]
+        edges = [-1, *(edge for run in joined for edge in run), top + 1]
         joined = [[a + 1, b - 1] for a, b in zip(edges[::2], edges[1::2], strict=True) if a + 1 <= b - 1]
     return f"[{''.join(f'{re.escape(chr(a))}-{re.escape(chr(b))}' for a, b in joined)}]"
 
@@ -83,23 +86,24 @@ def _items(inside: str) -> Runs:
     return runs
 
 
-def expand(pattern: str) -> str:
-    """The pattern with every class written out, so that `re` understands it."""
+def expand(pattern: str, top: int = sys.maxunicode) -> str:
+    """The pattern with every class written out for `re`, for texts without a character over `top`."""
     out: list[str] = []
     for found in _TOKEN.finditer(pattern):
         text, opening = found.group(0), found.group(1)
         if opening:
-            out.append(bracket(_items(text[len(opening) : -1]), negated=opening == "[^"))
+            out.append(bracket(_items(text[len(opening) : -1]), top, negated=opening == "[^"))
         elif text.startswith(r"\p"):
-            out.append(bracket(members(text[3:-1])))
+            out.append(bracket(members(text[3:-1]), top))
         elif text in (r"\s", r"\S"):
-            out.append(bracket(WHITE_SPACE, negated=text == r"\S"))
+            out.append(bracket(WHITE_SPACE, top, negated=text == r"\S"))
         else:
             out.append(text)
     return "".join(out)
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern ready to search with; compiled once per process."""
-    return re.compile(expand(pattern))
+def compiled(pattern: str, is_wide: bool = True) -> re.Pattern[str]:
+    """The pattern ready to search with; compiled once per process. Not `is_wide` is for texts inside the first 65,536
+    code points: `re` keeps those in a bitmap and the rest in a list, so that a word costs a third without the rest."""
+    return re.compile(expand(pattern, sys.maxunicode if is_wide else 0xFFFF))

@@ -17,20 +17,24 @@ _SPACES = compiled(r"\s+")
 
 def pieces(text: str, steps: Iterable[str | Step]) -> Iterator[str]:
     """The text in order and without loss, cut by every step."""
+    is_wide = not text.isascii() and max(text) > "\uffff"
     spans: Iterable[Span] = [(0, len(text))] if text else []
     for step in steps:
-        spans = _each(text, spans, _by_pattern(step) if isinstance(step, str) else step)
+        spans = _each(text, spans, _by_pattern(step, is_wide) if isinstance(step, str) else step)
     for start, end in spans:
         yield text[start:end]
 
 
 def _each(text: str, spans: Iterable[Span], step: Step) -> Iterator[Span]:
     for start, end in spans:
-        yield from step(text, start, end)
+        if end == start + 1:
+            yield start, end
+        else:
+            yield from step(text, start, end)
 
 
-def _by_pattern(pattern: str) -> Step:
-    find = compiled(pattern).finditer
+def _by_pattern(pattern: str, is_wide: bool) -> Step:
+    find = compiled(pattern, is_wide).finditer
 
     def cut(text: str, start: int, end: int) -> Iterator[Span]:
         for found in find(text, start, end):
