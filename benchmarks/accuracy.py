@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import llamacpp
+from benchmarks import llamacpp, ours
 from benchmarks.divergence import Top, disagreements, kl, log_softmax
 from benchmarks.model import digest, smollm2
+from benchmarks.peers import save, stamp
 from benchmarks.prompts import PROMPTS, TEXT
 from tests.reference import Reference
 
@@ -59,7 +60,7 @@ class Verdict:
     agrees_with_exact: float
     agrees_with_peer: float
     worst_gap: float
-    worst_fault: float
+    worst_own_gap: float
     kl_text: float
     kl_continued: float
 
@@ -67,13 +68,13 @@ class Verdict:
 def judge(tops_of: Mapping[str, Sequence[Top]], cases: Sequence[Case], exact: Callable[[list[int]], Any]) -> Verdict:
     """`tops_of` holds each case's judged rows; `exact` turns ids into logits (tests/reference.py).
 
-    `worst_gap` is the largest log-probability by which the engine prefers its own choice to the peer's; `worst_fault`
-    is the same over positions where the exact forward does not choose as the engine does. (The exact forward itself
-    prefers its own choice by up to 0.61 on these cases: there the peer strayed.)
+    A disagreement's gap is how far apart the exact forward sees the two choices: `worst_gap` is the largest.
+    `worst_own_gap` is by how much the engine itself preferred its own. (The exact forward's own choices are up to 0.61
+    from llama.cpp's text: a bound on the latter judges llama.cpp's rounding as much as ours.)
     """
     divergences: dict[bool, list[float]] = {True: [], False: []}
     with_exact, against_peer, positions = 0, 0, 0
-    gaps, faults = [0.0], [0.0]
+    gaps, own_gaps = [0.0], [0.0]
     for case in cases:
         tops = tops_of[case.name]
         rows = log_softmax(exact(case.forced)[case.judged])
@@ -84,14 +85,14 @@ def judge(tops_of: Mapping[str, Sequence[Top]], cases: Sequence[Case], exact: Ca
             with_exact += sum(want == top[0][0] for want, top in zip(first, tops, strict=True))
             apart = disagreements(case.continuation, tops)
             against_peer += len(apart)
-            gaps += [d.gap for d in apart]
-            faults += [d.gap for d in apart if first[d.position] != d.chosen]
+            gaps += [abs(float(rows[d.position, d.chosen] - rows[d.position, d.expected])) for d in apart]
+            own_gaps += [d.gap for d in apart]
     return Verdict(
         positions,
         with_exact / positions,
         1.0 - against_peer / positions,
         max(gaps),
-        max(faults),
+        max(own_gaps),
         float(np.mean(divergences[True])),
         float(np.mean(divergences[False])),
     )
@@ -180,10 +181,10 @@ def run_ours(args: argparse.Namespace) -> None:
     for name, verdict in verdicts.items():
         report(name, verdict)
     tops = {case.name: colibri_logits(model, case.forced, args.flags)[case.judged] for case in cases}
-    ours = judge(tops, cases, Reference(model).logits)
-    report("colibri", ours)
-    if args.json:
-        print(json.dumps(asdict(ours)))
+    verdicts["colibri"] = judge(tops, cases, Reference(model).logits)
+    report("colibri", verdicts["colibri"])
+    found = {name: asdict(verdict) for name, verdict in verdicts.items()}
+    print(save("accuracy", stamp(model) | {"version": ours.our_version(), "verdicts": found}), file=sys.stderr)
 
 
 def colibri_logits(model: Path, ids: Sequence[int], flags: Sequence[str] = ()) -> list[Top]:
@@ -191,15 +192,15 @@ def colibri_logits(model: Path, ids: Sequence[int], flags: Sequence[str] = ()) -
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(",".join(map(str, ids)))
         file.flush()
-        command = ["colibri", "logits", "-m", str(model), "--tokens-file", file.name, "--top", str(N_TOP), "--json"]
-        done = subprocess.run([*command, *flags], stdout=subprocess.PIPE, text=True, check=True)
+        words = ["-m", str(model), "--tokens-file", file.name, "--top", str(N_TOP), "--json", *flags]
+        done = subprocess.run(ours.command("logits", *words), stdout=subprocess.PIPE, text=True, check=True)
     return [[(i, p) for i, p in position["top"]] for position in json.loads(done.stdout)["positions"]]
 
 
 def report(name: str, v: Verdict) -> None:
     print(
         f"{name:14s} {v.positions} continued positions: agrees with float32 {v.agrees_with_exact:.4f}, with llama.cpp's"
-        f" text {v.agrees_with_peer:.4f} (worst gap {v.worst_gap:.3f}, fault {v.worst_fault:.3f});"
+        f" text {v.agrees_with_peer:.4f} (worst gap {v.worst_gap:.3f}, own {v.worst_own_gap:.3f});"
         f" KL text {v.kl_text:.5f}, continued {v.kl_continued:.5f}",
         file=sys.stderr,
     )
@@ -210,7 +211,6 @@ def main() -> None:
     parser.add_argument("who", choices=("peer", "ours"))
     parser.add_argument("--write", action="store_true", help="peer: ask anew and write tests/vectors/smollm2.json")
     parser.add_argument("--server", help="peer: a llama-server binary (or COLIBRI_PEER_SERVER, or PATH)")
-    parser.add_argument("--json", action="store_true", help="ours: the verdict as JSON on standard output")
     parser.add_argument("flags", nargs="*", help="ours: further flags of colibri logits, after --")
     args = parser.parse_args()
     (run_peer if args.who == "peer" else run_ours)(args)

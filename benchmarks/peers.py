@@ -14,12 +14,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import llamacpp
+from benchmarks import llamacpp, ours
 from benchmarks.machine import BUSY_LIMIT, describe, machine_name, pin_self, pinned, wait_for_quiet
 from benchmarks.model import digest, smollm2
 
@@ -73,8 +72,8 @@ def contenders(model: Path, args: argparse.Namespace) -> list[Contender]:
     """Ours in both load modes, and every peer that is here."""
     found = []
     for mode in ("resident", "mmap"):
-        command = ["colibri", "bench", "-m", str(model), "--load-mode", mode]
-        about = {"version": f"colibri {version('colibri-runtime')}", "command": " ".join(command[:2] + command[4:])}
+        command = ours.command("bench", "-m", str(model), "--load-mode", mode)
+        about = {"version": ours.our_version(), "command": f"colibri bench --load-mode {mode}"}
         found.append(Contender(f"colibri {mode}", True, about, partial(run_bench, command, reps=args.reps)))
     bench = llamacpp.binary("llama-bench", args.bench)
     if bench:

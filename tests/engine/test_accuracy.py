@@ -58,9 +58,9 @@ def test_first_choices_agree_with_llama_cpps_text(ours: Verdict) -> None:
 
 
 def test_every_disagreement_is_a_near_tie(ours: Verdict) -> None:
-    """Unless the exact forward chooses as we do: then llama.cpp strayed, by up to 0.61 on these prompts."""
-    assert ours.worst_fault < 0.5
-    assert ours.worst_gap < 0.75
+    """In the exact forward's eyes: how sure either engine is of its own choice contains its rounding."""
+    assert ours.worst_gap < 0.5
+    assert ours.worst_own_gap < 1.0
 
 
 def test_divergence_from_the_exact_forward_is_llama_cpps_or_less(ours: Verdict) -> None:
