@@ -18,8 +18,9 @@ CHAT = "curl -s http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: appl
 MODEL = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 COMMANDS = [
     CHAT + """'{
-  "model": "smollm2", "temperature": 0,
-  "messages": [{"role": "user", "content": "What is the capital of France?"}]}'""",
+  "model": "smollm2", "temperature": 0, "messages": [
+    {"role": "system", "content": "You are a helpful assistant. Answer in one sentence."},
+    {"role": "user", "content": "What is the capital of France?"}]}'""",
     CHAT.replace("-s", "-sN") + """'{
   "model": "smollm2", "temperature": 0, "max_tokens": 3, "stream": true, "stream_options": {"include_usage": true},
   "messages": [{"role": "user", "content": "Say hello."}]}'""",

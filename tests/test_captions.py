@@ -1,6 +1,7 @@
 """Every file says what it is for and what it leaves to others; the README's tree is made of those words."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,8 @@ def test_the_readme_names_exactly_two_commands_that_set_things_up() -> None:
     commands = [b.strip() for b in blocks if "\n" not in b.strip()]
     assert commands == ["./up", "scripts/test"]
     assert all((ROOT / c).stat().st_mode & 0o111 for c in commands)
+
+
+def test_up_ends_with_the_readmes_question() -> None:
+    question = re.search(r"^curl -s .*?\}\]\}'$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert question and question[0] in (ROOT / "up").read_text().replace("$port", "8080")

@@ -15,6 +15,8 @@ import pytest
 from scripts.house import ROOT
 
 READY_S = 300
+# The README's. Under the model's own system message its first word is a coin toss between two near ties.
+SYSTEM = "You are a helpful assistant. Answer in one sentence."
 
 
 @dataclass
@@ -46,7 +48,7 @@ class Box:
         return urllib.request.urlopen(request, timeout=timeout)
 
     def ask(self, text: str, **more: Any) -> str:
-        messages = [{"role": "user", "content": text}]
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
         body = {"model": "smollm2", "temperature": 0, "max_tokens": 64, "messages": messages, **more}
         with self.post("/v1/chat/completions", body) as answer:
             return str(json.load(answer)["choices"][0]["message"]["content"])
@@ -64,6 +66,13 @@ class Box:
             time.sleep(0.1)
         raise AssertionError(f"{path} did not answer {status} within {within_s} s; last: {seen}")
 
+    def setting(self, name: str, default: str) -> str:
+        """What Compose takes for a BOX_* variable: the environment's value, else the one in .env, else the default."""
+        file = ROOT / ".env"
+        lines = file.read_text().splitlines() if file.exists() else []
+        noted = dict(line.split("=", 1) for line in lines if "=" in line)
+        return self.env.get(name, noted.get(name, default))
+
     def worker(self) -> int:
         """The process id of the engine's process, inside the container; found as an administrator would."""
         script = """
@@ -76,15 +85,18 @@ for p in pathlib.Path('/proc').glob('[0-9]*'):
     except OSError:
         pass
 """
-        return int(self.inside("python", "-c", script).strip() or 0)
+        found = self.inside("python", "-c", script).strip()
+        assert found, "no worker runs in the container"
+        return int(found)
+
+    def kill(self, pid: int) -> None:
+        self.inside("sh", "-c", f"kill -9 {pid}")
 
 
 @pytest.fixture(scope="session")
 def box() -> Iterator[Box]:
-    """Start the image under another name and on a free port; compiled kernels are lent by the service ./up started."""
-    home = os.environ.get("DOCKER_CONFIG")
+    """Start the image under another name and on a free port."""
     env = {**os.environ, "COMPOSE_PROJECT_NAME": "colibri-test", "BOX_PORT": "0", "BOX_MODELS": str(ROOT / "models")}
-    env |= {"DOCKER_CONFIG": home} if home else {}
     made = Box("", env)
     made.compose("up", "-d", "--wait", "--no-build", "colibri")
     try:

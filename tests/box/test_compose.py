@@ -51,8 +51,9 @@ def test_the_root_is_read_only_and_tmp_runs_nothing(box: Box) -> None:
     assert box.inside("sh", "-c", "cp /bin/true /tmp/t && /tmp/t && echo ran; rm -f /tmp/t", check=False).strip() == ""
 
 
-def test_memory_may_be_locked(box: Box) -> None:
-    assert box.inside("bash", "-c", "ulimit -l").strip() == "unlimited"
+def test_memory_may_be_locked_as_far_as_this_machine_grants(box: Box) -> None:
+    asked = int(box.setting("BOX_MEMLOCK", "-1"))
+    assert box.inside("bash", "-c", "ulimit -l").strip() == ("unlimited" if asked < 0 else str(asked // 1024))
 
 
 def test_nothing_inside_reaches_the_world(box: Box) -> None:
@@ -78,21 +79,20 @@ for what, act in (('name', lambda: socket.gethostbyname({MIRROR!r})),
 def test_a_killed_worker_ends_its_answer_with_an_error_and_comes_back(box: Box) -> None:
     """kill -9 in the middle of a stream: an error event and no [DONE]; /health says so; the next answer is right."""
     before = box.worker()
-    assert before
     body = {"model": "smollm2", "stream": True, "temperature": 0, "max_tokens": 2000, "ignore_eos": True,
             "messages": [{"role": "user", "content": "Count from one to a thousand."}]}  # fmt: skip
+    lines = []
     with box.post("/v1/chat/completions", body) as stream:
-        lines = []
         for raw in stream:
-            line = raw.decode().strip()
-            if line.startswith("data:"):
-                lines.append(line[5:].strip())
+            if not raw.startswith(b"data:"):
+                continue
+            lines.append(raw[5:].decode().strip())
             if len(lines) == 5:
-                box.inside("sh", "-c", f"kill -9 {before}")
+                box.kill(before)
     assert "error" in json.loads(lines[-1]), lines[-1]
     assert "[DONE]" not in lines
     box.wait_for("/readyz", 200)
-    assert box.worker() not in {0, before}
+    assert box.worker() != before
     assert "Paris" in box.ask("What is the capital of France?")
 
 
@@ -100,7 +100,7 @@ def test_health_says_so_while_the_worker_is_away(box: Box) -> None:
     seen: list[str] = []
     watcher = threading.Thread(target=lambda: seen.append(box.wait_for("/health", 503, within_s=60)))
     watcher.start()
-    box.inside("sh", "-c", f"kill -9 {box.worker()}")
+    box.kill(box.worker())
     watcher.join()
     assert json.loads(seen[0])["error"]["code"] in {"model_loading", "engine_down", "unavailable"}
     assert box.get("/livez")[0] == 200
