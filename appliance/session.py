@@ -81,7 +81,8 @@ class Session:
                 n_prompt_tokens=len(request.prompt_ids),
                 n_ctx=engine.info.n_ctx,
             )
-        self._text = TextStream(self._vocab, stop=request.stop, skip_special=request.skip_special)
+        self._text = TextStream(self._vocab, stop=request.stop, skip_special=request.skip_special,
+                                after=request.prompt_ids[-1])  # fmt: skip
         n_predict = room if request.max_tokens is None else min(request.max_tokens, room)
         if n_predict < 1:
             return self._done("length", None, 0, request.sampling.seed)

@@ -149,7 +149,7 @@ class _Generation(NamedTuple):
         from engine.tokenizer.stream import TextStream
 
         engine, vocab = self.local.engine, self.local.text.vocab
-        stream = TextStream(vocab, stop=self.stop)
+        stream = TextStream(vocab, stop=self.stop, after=self.ids[-1])
         start = first = last = time.perf_counter()
         if self.n_predict == 0:
             yield End("", "length", timings(len(self.ids), 0.0, 0, 0.0), self.sampling.seed)

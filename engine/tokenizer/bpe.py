@@ -1,4 +1,4 @@
-"""Text to ids by byte-level BPE: special tokens, pieces, merges. Not here: where text is cut (splitters.py, cuts.py).
+"""Text to ids by byte-level BPE: pieces and their merges. Not here: special tokens (names.py), borders (cuts.py).
 
 Merging is the package `tokenizers`, given one piece at a time: its queue is n log n in a piece's length (a piece of
 1 MB: 0.3 to 0.9 s on a Zen 3 core), and it lets go of the interpreter lock meanwhile. Its own splitting is not used:
@@ -6,13 +6,13 @@ on a megabyte of single digits it took 0.6 GB and 2.8 s where spans take 10 MB.
 """
 
 import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from engine.errors import BadModelFile
 from engine.tokenizer.alphabet import BYTE_OF_CHAR
 from engine.tokenizer.cuts import pieces
+from engine.tokenizer.names import Names, is_text
 from engine.tokenizer.splitters import Splitter
 from engine.tokenizer.vocab import Kind, Vocab
 
@@ -38,35 +38,19 @@ class BpeEncoder:
         self._merger = Tokenizer(model)
         self._merger.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         self._known: dict[str, tuple[int, ...]] = {}
-        self._names = _names(vocab)
-        self._overlap = _overlap([name for name, *_ in self._names])
+        self._names = Names(vocab)
 
     def encode(self, text: str, parse_special: bool) -> list[int]:
-        """The ids of a text, without begin or end tokens. Control tokens are seen in it only with `parse_special`;
-        user-defined ones always, as they are text. A lone surrogate counts as U+FFFD; a byte that the vocabulary
-        lacks (SmolLM2 has no U+0004) is left out, as llama.cpp does."""
-        if not text.isascii():
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        """The ids of a text without lone surrogates, begin and end tokens aside. Control tokens are seen in it only
+        with `parse_special`; user-defined ones always, as they are text. A byte that the vocabulary lacks (SmolLM2
+        has no U+0004) is left out, as llama.cpp does."""
         out: list[int] = []
-        for part in self._parts(text, parse_special):
+        for part in self._names.parts(text, parse_special):
             if isinstance(part, int):
                 out.append(part)
             else:
                 self._encode_plain(part, out)
         return out
-
-    def _parts(self, text: str, parse_special: bool) -> list[str | int]:
-        """Text and the special tokens in it, in order; longer names are looked for first, in the whole text."""
-        present = {name: i for name, i, is_text in self._names if (parse_special or is_text) and name in text}
-        if not present:
-            return [text]
-        if not self._overlap:  # then one pass finds the same, however many names a hostile text holds
-            split = re.split(f"({'|'.join(map(re.escape, present))})", text)
-            return [present[part] if at % 2 else part for at, part in enumerate(split) if part]
-        parts: list[str | int] = [text]
-        for name, token_id in present.items():
-            parts = [new for part in parts for new in _around(part, name, token_id)]
-        return parts
 
     def _encode_plain(self, text: str, out: list[int]) -> None:
         known = self._known
@@ -111,16 +95,7 @@ def _mergeable(token: str, kind: int) -> bool:
     user's text makes one; a file that calls a single byte a control token still means the byte."""
     if kind in (Kind.CONTROL, Kind.UNKNOWN, Kind.UNUSED):
         return len(token) == 1 and token in BYTE_OF_CHAR
-    return token.isascii() or _is_text(token)
-
-
-def _is_text(token: str) -> bool:
-    """False for a token with bytes that are not UTF-8 (surrogate escapes): it can be written but never read."""
-    try:
-        token.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return is_text(token)
 
 
 def _merge_pairs(merges: Sequence[object], ids: dict[str, int]) -> list[tuple[str, str]]:
@@ -139,32 +114,3 @@ def _merge_pairs(merges: Sequence[object], ids: dict[str, int]) -> list[tuple[st
         if left in ids and right in ids and left + right in ids:
             pairs.setdefault((left, right))
     return list(pairs)
-
-
-def _names(vocab: Vocab) -> list[tuple[str, int, bool]]:
-    """(name, id, is part of the text) of the tokens that are found by name: longest first, in bytes."""
-    kinds = (Kind.CONTROL, Kind.USER_DEFINED, Kind.UNKNOWN)
-    found = [
-        (token, i, vocab.kinds[i] == Kind.USER_DEFINED)
-        for i, token in enumerate(vocab.tokens)
-        if vocab.kinds[i] in kinds and token and _is_text(token)
-    ]
-    return sorted(found, key=lambda name: -len(name[0].encode()))
-
-
-def _overlap(names: Sequence[str]) -> bool:
-    """Whether the end of one name is the beginning of another, so that the order of looking matters."""
-    begins = {name[:n] for name in names for n in range(1, len(name))}
-    return any(name[-n:] in begins for name in names for n in range(1, len(name)))
-
-
-def _around(part: str | int, name: str, token_id: int) -> Iterator[str | int]:
-    if isinstance(part, int) or name not in part:
-        yield part
-        return
-    rest: Iterable[str] = part.split(name)
-    for i, text in enumerate(rest):
-        if i:
-            yield token_id
-        if text:
-            yield text

@@ -14,12 +14,17 @@ from engine.tokenizer.vocab import Vocab
 class TextStream:
     """One answer's text. `stopped` is the stop string that ended it, or None."""
 
-    def __init__(self, vocab: Vocab, stop: Sequence[str] = (), skip_special: bool = True) -> None:
-        """InvalidParameter for an empty stop string: it would end every answer before its first character."""
+    def __init__(
+        self, vocab: Vocab, stop: Sequence[str] = (), skip_special: bool = True, after: int | None = None
+    ) -> None:
+        """`after` is the prompt's last id: an answer that continues a text keeps its leading space, one that begins a
+        text does not. InvalidParameter for an empty stop string: it would end every answer before its first
+        character."""
         if not all(stop):
             raise InvalidParameter("a stop string is empty; leave it out or give at least one character", param="stop")
         self._vocab = vocab
         self._skip_special = skip_special
+        self._previous = after
         # U+FFFD once for each maximal part of a character that is no character: the decoder's own rule.
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         # A lone surrogate cannot be written in UTF-8, so a stop string with one never comes.
@@ -31,7 +36,9 @@ class TextStream:
         """The text that this id completes, often all of it, sometimes none. After a stop string: nothing."""
         if self._skip_special and self._vocab.is_special(token_id):
             return ""
-        return self.feed(self._vocab.bytes_of(token_id))
+        raw = self._vocab.bytes_after(token_id, self._previous)
+        self._previous = token_id
+        return self.feed(raw)
 
     def feed(self, raw: bytes, final: bool = False) -> str:
         """As push(), for bytes."""

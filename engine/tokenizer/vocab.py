@@ -1,4 +1,4 @@
-"""The vocabulary of a model file: ids, the bytes behind them, which ids are special. Not here: text to ids (bpe.py).
+"""The vocabulary of a model file: ids, the bytes behind them, which are special. Not here: text to ids.
 
 Cheap on purpose (it keeps the file's own list and one byte per token): the worker needs nothing else to write text.
 """
@@ -10,6 +10,7 @@ from engine.errors import BadModelFile, InvalidParameter, UnsupportedModel
 from engine.tokenizer.alphabet import spoken
 from engine.tokenizer.endings import control_looking, end_of_generation, shown_anyway
 
+SPACE = "\u2581"  # how SentencePiece writes a space
 NO_ID = 0xFFFFFFFF  # how converters write "there is none" into an unsigned key
 
 
@@ -35,25 +36,34 @@ class Vocab:
                 "the model file has no tokenizer (the key tokenizer.ggml.model is missing); use a file "
                 "that was converted with its tokenizer"
             )
-        if model != "gpt2":
+        if model not in ("gpt2", "llama"):
             raise UnsupportedModel(
-                f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); "
-                "this version reads byte-level BPE only, which is called 'gpt2'"
+                f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); this version reads "
+                "byte-level BPE, which is called 'gpt2', and SentencePiece BPE, which is called 'llama'"
             )
+        spm = model == "llama"
+        self.model = model
         self.tokens = _strings(metadata, "tokenizer.ggml.tokens")
         self.n_vocab = len(self.tokens)
         self.kinds = _kinds(metadata, self.n_vocab)
-        self.bos_id = self._id(metadata, "bos")
-        self.eos_id = self._id(metadata, "eos")
+        # SentencePiece numbers these three from 0, and many of its files do not say so.
+        self.bos_id = self._id(metadata, "bos", 1 if spm else None)
+        self.eos_id = self._id(metadata, "eos", 2 if spm else None)
+        self.unk_id = self._id(metadata, "unknown", 0) if spm else None
         self.eot_id = self._id(metadata, "eot")
         self.eom_id = self._id(metadata, "eom")
-        self.add_bos = _flag(metadata, "tokenizer.ggml.add_bos_token", add_bos_default) and self.bos_id is not None
+        add_bos = _flag(metadata, "tokenizer.ggml.add_bos_token", spm or add_bos_default)
+        self.add_bos = add_bos and self.bos_id is not None
         self.add_eos = _flag(metadata, "tokenizer.ggml.add_eos_token", False) and self.eos_id is not None
+        self.space_prefix = spm and _flag(metadata, "tokenizer.ggml.add_space_prefix", True)
         self.eog_ids = self._endings()
+        self.swallows_space = self._swallowing(metadata.get("general.name")) if spm else frozenset()
 
-    def _id(self, metadata: Mapping[str, object], name: str) -> int | None:
+    def _id(self, metadata: Mapping[str, object], name: str, default: int | None = None) -> int | None:
         key = f"tokenizer.ggml.{name}_token_id"
         value = metadata.get(key)
+        if value is None and default is not None and default < self.n_vocab:
+            return default
         if value is None or value == NO_ID:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < self.n_vocab:
@@ -75,6 +85,17 @@ class Vocab:
                 self.kinds[i] = Kind.USER_DEFINED
         return frozenset(ends | {i for i in (self.eos_id, self.eot_id, self.eom_id) if i is not None})
 
+    def _swallowing(self, name: object) -> frozenset[int]:
+        """Markers that take the white space after them along: all of Phi-3's but three. Files do not say so; the
+        model's name is what llama.cpp goes by."""
+        if not isinstance(name, str) or not any(known in name.lower() for known in ("phi-3", "phi3")):
+            return frozenset()
+        kept = ("<unk>", "<s>", "<|endoftext|>")
+        kinds = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
+        return frozenset(
+            i for i, token in enumerate(self.tokens) if self.kinds[i] in kinds and token not in kept
+        )  # fmt: skip
+
     def _check(self, token_id: int) -> int:
         if not 0 <= token_id < self.n_vocab:
             raise InvalidParameter(f"token id {token_id} is outside the vocabulary, 0 to {self.n_vocab - 1}")
@@ -91,7 +112,7 @@ class Vocab:
     def bytes_of(self, token_id: int) -> bytes:
         """The bytes that a token stands for; of a special token its name, of a filler nothing.
 
-        A token with characters outside the byte alphabet stands for its own UTF-8.
+        In byte-level BPE, a token with characters outside the byte alphabet stands for its own UTF-8.
         """
         kind = self.kinds[self._check(token_id)]
         token = self.tokens[token_id]
@@ -102,12 +123,26 @@ class Vocab:
                 return bytes.fromhex(token[3:5])
             except ValueError:
                 pass
-        raw = spoken(token) if kind in (Kind.NORMAL, Kind.UNDEFINED, Kind.BYTE) else None
-        return token.encode("utf-8", "surrogateescape") if raw is None else raw
+        if kind in (Kind.NORMAL, Kind.UNDEFINED, Kind.BYTE):
+            if self.model == "llama":
+                token = token.replace(SPACE, " ")
+            elif (raw := spoken(token)) is not None:
+                return raw
+        return token.encode("utf-8", "surrogateescape")
+
+    def bytes_after(self, token_id: int, previous: int | None) -> bytes:
+        """As bytes_of(), without the space that encoding puts in front of a text (`previous` None) and of what
+        follows a marker: there it is no part of the text."""
+        raw = self.bytes_of(token_id)
+        if not self.space_prefix or raw[:1] != b" " or self.tokens[token_id][:1] != SPACE:
+            return raw
+        begins = previous is None or self.kinds[self._check(previous)] in (Kind.CONTROL, Kind.USER_DEFINED)
+        return raw[1:] if begins else raw
 
     def decode(self, ids: Sequence[int], special: bool = False) -> bytes:
-        """The bytes of a row of ids, special tokens by name or left out."""
-        return b"".join(self.bytes_of(i) for i in ids if special or not self.is_special(i))
+        """The bytes of a text's ids from its beginning, special tokens by name or left out."""
+        shown = [i for i in ids if special or not self.is_special(i)]
+        return b"".join(map(self.bytes_after, shown, [None, *shown]))
 
 
 def _strings(metadata: Mapping[str, object], key: str) -> list[str]:
