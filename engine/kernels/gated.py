@@ -1,16 +1,14 @@
-"""The gated feed-forward's first half in one op: silu(gate x) * (up x), left in the format `down` wants.
-
-Not here: the down projection (a plain matmul).
+"""The gated feed-forward's first half in one op: silu(gate x) * (up x). Not here: what follows (act.py, matmul.py).
 
     swiglu record   1 gate w   2 its kernel   3 its act   4 blocks in its row   5 up w   6 its kernel   7 its act
-                    8 blocks   9 bytes between threads' act copies   10 n_ff   11 out act f32 or 0   12 out act q32 or 0
+                    8 blocks   9 bytes between threads' act copies   10 n_ff   11 out f32 [rows][n_ff]
                     13 scratch   14 bytes between threads   15 counter
 
 A chunk is 64 hidden rows of both matrices for all tokens: the products never leave L2 and need no barrier of their
 own (Shazeer 2020, arXiv:2002.05202).
 """
 
-from engine.kernels.act import copy, quantise
+from engine.kernels.act import copy
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import multiply
 from engine.kernels.simd import (
@@ -20,7 +18,7 @@ from engine.kernels.step import N_ROWS, REPLICATE
 from engine.kernels.sync import atomic_add
 from engine.kernels.vmath import exp8
 
-HIDDEN = 64  # rows of gate and up in a chunk; a multiple of 32, so that whole blocks are quantised at once
+HIDDEN = 64  # rows of gate and up in a chunk
 
 
 @inner
@@ -37,7 +35,7 @@ def swiglu(o, tid, nth, st):
     T, n_ff = ld_i64(st + N_ROWS), ld_i64(o + 80)
     copies = tid * ld_i64(o + 72) if T <= REPLICATE else 0
     gate_act, up_act = ld_i64(o + 24) + copies, ld_i64(o + 56) + copies
-    plain, blocks, counter = ld_i64(o + 88), ld_i64(o + 96), ld_i64(o + 120)
+    out, counter = ld_i64(o + 88), ld_i64(o + 120)
     gate = ld_i64(o + 104) + tid * ld_i64(o + 112)
     up = gate + T * HIDDEN * 4
     scratch, ld = up + T * HIDDEN * 4, HIDDEN * 4
@@ -53,7 +51,4 @@ def swiglu(o, tid, nth, st):
         for t in range(T):
             h = gate + t * HIDDEN * 4
             _silu_times(h, up + t * HIDDEN * 4, k)
-            if plain != 0:
-                copy(h, k, plain + (t * n_ff + first) * 4)
-            if blocks != 0:
-                quantise(h, k, blocks, T, t, first // 32, n_ff // 32)
+            copy(h, k, out + (t * n_ff + first) * 4)

@@ -11,6 +11,7 @@ family have q and k permuted so that rotation turns neighbours, not halves.
 
 from dataclasses import dataclass
 
+from engine.kernels.program import Buffer
 from engine.kernels.step import N_OUT
 from engine.models.parts import Parts, rotation
 from engine.models.shape import DecoderShape
@@ -70,7 +71,8 @@ class Model:
         acts = [m for w in self.layers for m in (w.q, w.k, w.v, w.gate, w.up)]
         normed = parts.act(s.n_embd, *acts, self.output)
         attended = parts.act(n_q, *(w.o for w in self.layers))
-        hidden = parts.act(s.n_ff, *(w.down for w in self.layers), shared=True)
+        hidden = parts.keep(Buffer(parts.max_rows * s.n_ff * 4))
+        gated = parts.act(s.n_ff, *(w.down for w in self.layers))
         parts.embed(self.embedding)
         for i, w in enumerate(self.layers):
             parts.norm(w.attn_norm, normed)
@@ -81,8 +83,8 @@ class Model:
             parts.matmul(w.o, attended, parts.x, s.n_embd, add=True)
             parts.program.barrier()
             parts.norm(w.ffn_norm, normed)
-            parts.swiglu(w.gate, w.up, normed, hidden)
-            parts.matmul(w.down, hidden, parts.x, s.n_embd, add=True)
+            parts.swiglu(w.gate, w.up, normed, hidden, gated)
+            parts.matmul(w.down, gated, parts.x, s.n_embd, add=True)
             parts.program.layer()
             parts.program.barrier()
         parts.norm(self.output_norm, normed, rows=N_OUT)

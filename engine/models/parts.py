@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.cache.kv import KvCache
 from engine.kernels import attention, rope, sample
-from engine.kernels.act import act_bytes
+from engine.kernels.act import act_bytes, activate
 from engine.kernels.embed import embed
 from engine.kernels.gated import HIDDEN, swiglu
 from engine.kernels.jit import Kernel
@@ -71,16 +71,13 @@ class Parts:
         s = self.shape
         product = max(TOKENS * 32 + m.panel_bytes for m in matrices)
         hidden = 2 * self.max_rows * HIDDEN * 4 + product
-        rows = 4 * max(s.n_embd, s.n_heads * s.head_dim)
+        rows = 4 * max(s.n_embd, s.n_heads * s.head_dim, s.n_ff)
         return -(-max(hidden, rows) // 64) * 64
 
-    def act(self, k: int, *readers: Matrix, shared: bool = False) -> Act:
-        """Room for activations of width k in every format that the readers multiply with.
-
-        `shared`: written together by all threads, so that even few rows have one copy only (copies = 0).
-        """
+    def act(self, k: int, *readers: Matrix) -> Act:
+        """Room for activations of width k in every format that the readers multiply with."""
         formats = {m.act for m in readers}
-        copies = 0 if shared else max(-(-act_bytes(f, k, REPLICATE) // 64) * 64 for f in formats)
+        copies = max(-(-act_bytes(f, k, REPLICATE) // 64) * 64 for f in formats)
         size = {f: max(act_bytes(f, k, self.max_rows), copies * self.threads) for f in formats}
         act = Act(k, copies, *(Buffer(size[f]) if f in formats else None for f in ("f32", "q32")))
         self._kept.append(act)
@@ -119,14 +116,19 @@ class Parts:
                     int(add), self.scratch.address, self.scratch_bytes, rows, counter=True,
                 )  # fmt: skip
 
-    def swiglu(self, gate: Matrix, up: Matrix, act: Act, out: Act) -> None:
-        """silu(gate act) * (up act) into `out`."""
+    def swiglu(self, gate: Matrix, up: Matrix, act: Act, hidden: Buffer, out: Act) -> None:
+        """silu(gate act) * (up act), as floats into `hidden`, as activations into `out`."""
         assert gate.n == up.n == out.k and gate.n % 8 == 0 and not gate.tail and not up.tail, (gate.name, gate.n, out.k)
+        assert hidden.n_bytes >= self.max_rows * gate.n * 4, (hidden.n_bytes, gate.n)
         self.program.add(
             swiglu, gate.address, gate.body, act.of(gate), gate.blocks, up.address, up.body, act.of(up), up.blocks,
-            act.copies, gate.n, *out.addresses, self.scratch.address, self.scratch_bytes, counter=True,
+            act.copies, gate.n, hidden.address, 0, self.scratch.address, self.scratch_bytes, counter=True,
         )  # fmt: skip
         self.program.barrier()
+        self.program.add(
+            activate, hidden.address, gate.n, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes
+        )
+        self.program.tile_barrier()
 
     def attention(self, layer: int, table: Buffer, out: Act, *, neox: bool = False) -> None:
         """Rotate and store this step's qkv, attend over the pages of `layer`, leave the result in `out`."""

@@ -3,12 +3,13 @@
     file block   | d f16 | 32 bytes q |
     panel block  | d[8] f16 | 8 groups g of 32 bytes: byte 4r + c of group g is row r's q[4g + c] |
 
-Per block and row: acc = fma(d * dx, sum(q * x), acc), x the block's int8 activations, dx their scale.
+Per block and row: acc = fma(d * dx, sum(q * x), acc), x the block's int8 activations, dx their scale; then the
+same once more for the block's fine half, where it has one (kernels/act.py).
 """
 
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    bc4_i8x32, bc_f32x8, column_f16, dot_bias, dot_i8, f32, fma_f32x8, i2f, ld_f16, ld_f16x8, ld_f32x8, ld_i8,
+    bc4_i8x32, bc_f32x8, column_f16, dot_bias, dot_i8, f32, fma_f32x8, i2f, ld_f16, ld_f16x8, ld_f32, ld_f32x8, ld_i8,
     ld_i8x32, ld_i16, ld_i32, mul_f32x8, st_f32, st_f32x8, st_i16, st_i32, sub_f32x8, sums8, unsigned_i8, z_f32x8,
     z_i32x8,
 )  # fmt: skip
@@ -35,19 +36,35 @@ def _four(total, u0, u1, u2, u3, v0, v1, v2, v3, q):
 
 
 @inner
-def _half(total, w, q):
-    v0, v1, v2, v3 = ld_i8x32(w), ld_i8x32(w + 32), ld_i8x32(w + 64), ld_i8x32(w + 96)
-    return _four(total, unsigned_i8(v0), unsigned_i8(v1), unsigned_i8(v2), unsigned_i8(v3), v0, v1, v2, v3, q)
+def _dot(v0, v1, v2, v3, v4, v5, v6, v7, q):
+    """Thirty-two columns; LLVM takes the unsigned forms out of a tile's loop over tokens."""
+    total = _four(
+        z_i32x8(), unsigned_i8(v0), unsigned_i8(v1), unsigned_i8(v2), unsigned_i8(v3), v0, v1, v2, v3, q
+    )
+    return _four(
+        total, unsigned_i8(v4), unsigned_i8(v5), unsigned_i8(v6), unsigned_i8(v7), v4, v5, v6, v7, q + 16
+    )
+
+
+@inner
+def _block(acc, v0, v1, v2, v3, v4, v5, v6, v7, dw, q, d, s, fine):
+    """A block of one token: coarse, then fine where d says that there is a fine half."""
+    acc = _join(acc, _dot(v0, v1, v2, v3, v4, v5, v6, v7, q), dw, d, s)
+    if ld_f32(d + fine) != f32(0.0):
+        acc = _join(acc, _dot(v0, v1, v2, v3, v4, v5, v6, v7, q + fine), dw, d + fine, s + fine)
+    return acc
 
 
 @inner
 def _one(w, act, T, t, n):
-    q, d = act + t * 32, act + n * T * 32 + t * 4
+    q, d, fine = act + t * 32, act + n * T * 32 + t * 4, n * T * 40
     s = d + n * T * 4
     acc = z_f32x8()
     for _ in range(n):
-        total = _half(_half(z_i32x8(), w + 16, q), w + 144, q + 16)
-        acc = _join(acc, total, ld_f16x8(w), d, s)
+        v0, v1, v2, v3 = ld_i8x32(w + 16), ld_i8x32(w + 48), ld_i8x32(w + 80), ld_i8x32(w + 112)
+        v4, v5, v6, v7 = ld_i8x32(w + 144), ld_i8x32(w + 176), ld_i8x32(w + 208), ld_i8x32(w + 240)
+        dw = ld_f16x8(w)
+        acc = _block(acc, v0, v1, v2, v3, v4, v5, v6, v7, dw, q, d, s, fine)
         w += PANEL
         q += T * 32
         d += T * 4
@@ -57,20 +74,15 @@ def _one(w, act, T, t, n):
 
 @inner
 def _tile(w, act, T, t0, t1, n, out):
-    q, d = act, act + n * T * 32
+    q, d, fine = act, act + n * T * 32, n * T * 40
     s = d + n * T * 4
     for _ in range(n):
         v0, v1, v2, v3 = ld_i8x32(w + 16), ld_i8x32(w + 48), ld_i8x32(w + 80), ld_i8x32(w + 112)
         v4, v5, v6, v7 = ld_i8x32(w + 144), ld_i8x32(w + 176), ld_i8x32(w + 208), ld_i8x32(w + 240)
-        u0, u1, u2, u3 = unsigned_i8(v0), unsigned_i8(v1), unsigned_i8(v2), unsigned_i8(v3)
-        u4, u5, u6, u7 = unsigned_i8(v4), unsigned_i8(v5), unsigned_i8(v6), unsigned_i8(v7)
         dw = ld_f16x8(w)
         a = out
         for t in range(t0, t1):
-            x = q + t * 32
-            total = _four(z_i32x8(), u0, u1, u2, u3, v0, v1, v2, v3, x)
-            total = _four(total, u4, u5, u6, u7, v4, v5, v6, v7, x + 16)
-            st_f32x8(a, _join(ld_f32x8(a), total, dw, d + t * 4, s + t * 4))
+            st_f32x8(a, _block(ld_f32x8(a), v0, v1, v2, v3, v4, v5, v6, v7, dw, q + t * 32, d + t * 4, s + t * 4, fine))
             a += 32
         w += PANEL
         q += T * 32
@@ -85,18 +97,24 @@ def _row_sum(w, x):
 
 
 @inner
+def _row_dot(w, stride, q):
+    x, w4 = ld_i8x32(q), w + 4 * stride
+    return sums8(
+        _row_sum(w, x), _row_sum(w + stride, x), _row_sum(w + 2 * stride, x), _row_sum(w + 3 * stride, x),
+        _row_sum(w4, x), _row_sum(w4 + stride, x), _row_sum(w4 + 2 * stride, x), _row_sum(w4 + 3 * stride, x),
+    )  # fmt: skip
+
+
+@inner
 def _one_row(w, stride, act, T, t, n, _panel):
-    q, d = act + t * 32, act + n * T * 32 + t * 4
+    q, d, fine = act + t * 32, act + n * T * 32 + t * 4, n * T * 40
     s = d + n * T * 4
     acc = z_f32x8()
     for _ in range(n):
-        x = ld_i8x32(q)
-        w4 = w + 4 * stride
-        total = sums8(
-            _row_sum(w, x), _row_sum(w + stride, x), _row_sum(w + 2 * stride, x), _row_sum(w + 3 * stride, x),
-            _row_sum(w4, x), _row_sum(w4 + stride, x), _row_sum(w4 + 2 * stride, x), _row_sum(w4 + 3 * stride, x),
-        )  # fmt: skip
-        acc = _join(acc, total, column_f16(w, stride), d, s)
+        dw = column_f16(w, stride)
+        acc = _join(acc, _row_dot(w, stride, q), dw, d, s)
+        if ld_f32(d + fine) != f32(0.0):
+            acc = _join(acc, _row_dot(w, stride, q + fine), dw, d + fine, s + fine)
         w += ROW
         q += T * 32
         d += T * 4

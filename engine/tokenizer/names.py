@@ -6,7 +6,7 @@ Control tokens and unknown ones are seen only when asked for; user-defined ones 
 import re
 from collections.abc import Iterator, Sequence
 
-from engine.tokenizer.vocab import Kind, Vocab
+from engine.tokenizer.vocab import NAMED, Kind, Vocab
 
 _SPACE = " \t\n\v\f\r"
 
@@ -15,11 +15,10 @@ class Names:
     """The named tokens of one vocabulary."""
 
     def __init__(self, vocab: Vocab) -> None:
-        kinds = (Kind.CONTROL, Kind.USER_DEFINED, Kind.UNKNOWN)
         found = [
             (token, i, vocab.kinds[i] == Kind.USER_DEFINED)
             for i, token in enumerate(vocab.tokens)
-            if vocab.kinds[i] in kinds and token and is_text(token)
+            if vocab.kinds[i] in NAMED and token and is_text(token)
         ]
         self._names = sorted(found, key=lambda name: -len(name[0].encode()))  # longest first, in bytes
         self._overlap = _overlap([name for name, *_ in self._names])

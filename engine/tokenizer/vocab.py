@@ -26,6 +26,9 @@ class Kind(IntEnum):
     BYTE = 6
 
 
+NAMED = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
+"""The kinds that are found in a text by their name."""
+
 class Vocab:
     """Ids and their bytes. Raises BadModelFile or UnsupportedModel for a vocabulary that contradicts itself."""
 
@@ -91,10 +94,7 @@ class Vocab:
         if not isinstance(name, str) or not any(known in name.lower() for known in ("phi-3", "phi3")):
             return frozenset()
         kept = ("<unk>", "<s>", "<|endoftext|>")
-        kinds = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
-        return frozenset(
-            i for i, token in enumerate(self.tokens) if self.kinds[i] in kinds and token not in kept
-        )  # fmt: skip
+        return frozenset(i for i, token in enumerate(self.tokens) if self.kinds[i] in NAMED and token not in kept)
 
     def _check(self, token_id: int) -> int:
         if not 0 <= token_id < self.n_vocab:
@@ -136,7 +136,7 @@ class Vocab:
         raw = self.bytes_of(token_id)
         if not self.space_prefix or raw[:1] != b" " or self.tokens[token_id][:1] != SPACE:
             return raw
-        begins = previous is None or self.kinds[self._check(previous)] in (Kind.CONTROL, Kind.USER_DEFINED)
+        begins = previous is None or self.kinds[self._check(previous)] in NAMED
         return raw[1:] if begins else raw
 
     def decode(self, ids: Sequence[int], special: bool = False) -> bytes:

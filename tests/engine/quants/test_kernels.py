@@ -16,7 +16,7 @@ K, ROWS = 96, 24
 
 @kernel(5)
 def _quantise(x, k, act, T, t):
-    quantise(x, k, act, T, t, 0, k // 32)
+    quantise(x, k, act, T, t)
 
 
 def module(kind: str):
@@ -59,8 +59,9 @@ def run(kind: str, layout: str, raw: np.ndarray, x: np.ndarray, ranges: list[tup
     if q.ACT == "f32":
         act[: x.nbytes] = x.view(np.uint8).reshape(-1)
     else:
+        spoiled = x.copy()
         for t in range(tokens):
-            _quantise(address(x) + t * K * 4, K, address(act), tokens, t)
+            _quantise(address(spoiled) + t * K * 4, K, address(act), tokens, t)
     w = np.ascontiguousarray(raw)
     if layout == "panels":
         packed = np.zeros(w.nbytes, np.uint8)
@@ -88,6 +89,7 @@ def test_kernel_equals_its_twin(kind, case, layout):
     for tokens in (1, 2, 5, 16, 64, 257):
         x = rng.standard_normal((tokens, K)).astype(np.float32)
         x[0, :32] = 0
+        x[:, 64:] *= np.float32(3)  # a block of outliers: the fine half is in use
         with np.errstate(over="ignore", invalid="ignore"):
             want = twins.matmul(kind, raw, x, ISA.fma)
         got = run(kind, layout, raw, x, [(0, tokens)])

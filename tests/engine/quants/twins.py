@@ -7,6 +7,7 @@ follows. (A double rounding can differ in one case in about 2^29; no test has me
 import numpy as np
 
 F32, I32 = np.float32, np.int32
+REFINE, FINE = F32(1.5), F32(254)
 
 
 def halves(raw: np.ndarray) -> np.ndarray:
@@ -43,14 +44,22 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, fused: bool) -> np.ndarray:
     return (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(F32)
 
 
-def quantise(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(tokens, k) -> int q (tokens, blocks, 32), d (tokens, blocks), sums (tokens, blocks)."""
+def quantise(x: np.ndarray, fused: bool) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(tokens, k) -> coarse and fine level: int q (tokens, blocks, 32), d (tokens, blocks), sums (tokens, blocks)."""
     blocks = x.astype(F32).reshape(len(x), -1, 32)
     top = np.abs(blocks).max(-1)
-    with np.errstate(divide="ignore"):
-        inverse = np.where(top > 0, F32(127) / top, F32(0)).astype(F32)
-    q = np.rint(blocks * inverse[..., None]).astype(I32)
-    return q, top / F32(127), q.sum(-1)
+    mean = np.zeros(len(x), F32)
+    for b in range(top.shape[1]):
+        mean = mean + top[:, b]
+    border = mean / F32(top.shape[1]) * REFINE
+    d = top / F32(127)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.rint(blocks * np.where(top > 0, F32(127) / top, F32(0)).astype(F32)[..., None]).astype(I32)
+        left = fma(q.astype(F32), -d[..., None], blocks, fused)
+        fine_q = np.rint(left * (F32(127) * FINE / top)[..., None])
+    fine = top > border[:, None]
+    fine_q = np.where(fine[..., None], fine_q, 0).astype(I32)
+    return [(q, d, q.sum(-1)), (fine_q, np.where(fine, d / FINE, F32(0)), fine_q.sum(-1))]
 
 
 def matmul(kind: str, raw: np.ndarray, x: np.ndarray, fused: bool) -> np.ndarray:
@@ -62,13 +71,15 @@ def matmul(kind: str, raw: np.ndarray, x: np.ndarray, fused: bool) -> np.ndarray
             chains[k % 4] = fma(w[None, :, k], x[:, None, k], chains[k % 4], fused)
         return (chains[0] + chains[1]) + (chains[2] + chains[3])
     d, m, q = split(kind, raw)
-    xq, xd, xs = quantise(x)
     acc = np.zeros((len(x), len(raw)), F32)
+    levels = quantise(x, fused)
     for b in range(q.shape[1]):
-        total = (xq[:, b, :] @ q[:, b, :].T).astype(F32)
-        if kind == "Q4_1":
-            inside = fma(d[None, :, b], total, m[None, :, b] * xs[:, b, None].astype(F32), fused)
-            acc = fma(xd[:, b, None], inside, acc, fused)
-        else:
-            acc = fma(d[None, :, b] * xd[:, b, None], total, acc, fused)
+        for level, (xq, xd, xs) in enumerate(levels):
+            total = (xq[:, b, :] @ q[:, b, :].T).astype(F32)
+            if kind == "Q4_1":
+                inside = fma(d[None, :, b], total, m[None, :, b] * xs[:, b, None].astype(F32), fused)
+                new = fma(xd[:, b, None], inside, acc, fused)
+            else:
+                new = fma(d[None, :, b] * xd[:, b, None], total, acc, fused)
+            acc = np.where((xd[:, b, None] == 0) & (level == 1), acc, new)
     return acc
