@@ -68,9 +68,9 @@ class Verdict:
 def judge(tops_of: Mapping[str, Sequence[Top]], cases: Sequence[Case], exact: Callable[[list[int]], Any]) -> Verdict:
     """`tops_of` holds each case's judged rows; `exact` turns ids into logits (tests/reference.py).
 
-    A disagreement's gap is how far apart the exact forward sees the two choices: `worst_gap` is the largest.
-    `worst_own_gap` is by how much the engine itself preferred its own. (The exact forward's own choices are up to 0.61
-    from llama.cpp's text: a bound on the latter judges llama.cpp's rounding as much as ours.)
+    A disagreement with the peer's text has a gap: how far apart the exact forward sees the two choices. `worst_gap` is
+    the largest where the engine's choice is not the exact one too; where it is, the peer strayed (by up to 0.61 here).
+    `worst_own_gap` is by how much the engine itself preferred its choice, over all disagreements.
     """
     divergences: dict[bool, list[float]] = {True: [], False: []}
     with_exact, against_peer, positions = 0, 0, 0
@@ -85,7 +85,8 @@ def judge(tops_of: Mapping[str, Sequence[Top]], cases: Sequence[Case], exact: Ca
             with_exact += sum(want == top[0][0] for want, top in zip(first, tops, strict=True))
             apart = disagreements(case.continuation, tops)
             against_peer += len(apart)
-            gaps += [abs(float(rows[d.position, d.chosen] - rows[d.position, d.expected])) for d in apart]
+            strayed = [d for d in apart if d.chosen != first[d.position]]
+            gaps += [abs(float(rows[d.position, d.chosen] - rows[d.position, d.expected])) for d in strayed]
             own_gaps += [d.gap for d in apart]
     return Verdict(
         positions,

@@ -58,7 +58,7 @@ def test_first_choices_agree_with_llama_cpps_text(ours: Verdict) -> None:
 
 
 def test_every_disagreement_is_a_near_tie(ours: Verdict) -> None:
-    """In the exact forward's eyes: how sure either engine is of its own choice contains its rounding."""
+    """In the exact forward's eyes, and unless it chooses as we do: it is 0.61 from llama.cpp's text at one position."""
     assert ours.worst_gap < 0.5
     assert ours.worst_own_gap < 1.0
 
