@@ -62,6 +62,14 @@ st_i16 = make(void, (i64, i64), lambda b, p, x: write(b, p, b.trunc(x, I16)))
 st_u8 = make(void, (i64, i64), lambda b, p, x: write(b, p, b.trunc(x, I8)))
 st_f16 = make(void, (i64, f32), store_f16)
 
+def _prefetch(b: Any, p: Any) -> None:
+    """Ask for the cache line at p, in every level; p may lie anywhere."""
+    at = b.inttoptr(p, I8.as_pointer())
+    call(b, "llvm.prefetch.p0", ir.VoidType(), [at, *(ir.Constant(I32, k) for k in (0, 3, 1))])
+
+
+prefetch = make(void, (i64,), _prefetch)
+
 bc_f32x8 = make(f32x8, (i64,), lambda b, p: splat(b, read(b, p, F32), f32x8))
 bc_i32x8 = make(i32x8, (i64,), lambda b, p: splat(b, read(b, p, I32), i32x8))
 bc4_i8x32 = make(i8x32, (i64,), lambda b, p: b.bitcast(splat(b, read(b, p, I32), i32x8), i8x32.ir))  # four bytes

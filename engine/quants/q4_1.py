@@ -10,8 +10,8 @@ same once more for the block's fine half, where it has one (kernels/act.py).
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
     bc4_i8x32, bc_f32x8, column_i32, dot_row, dot_u4, f32, fma_f32x8, hi4, high_f16, i2f, ld_f16, ld_f16x8, ld_f32,
-    ld_f32x8, ld_i8x16, ld_i8x32, ld_i16, ld_i32, ld_u8, lo4, low_f16, mul_f32x8, nibbles, st_f32, st_f32x8, st_i16,
-    st_i32, sums8, z_f32x8,
+    ld_f32x8, ld_i8x16, ld_i8x32, ld_i16, ld_i32, ld_u8, lo4, low_f16, mul_f32x8, nibbles, prefetch, st_f32, st_f32x8,
+    st_i16, st_i32, sums8, z_f32x8,
 )  # fmt: skip
 from engine.quants.panels import put, put_all, zero
 
@@ -94,14 +94,18 @@ def _row_dot(w, stride, q):
 def _one_row(w, stride, act, T, t, n, _panel):
     q, d, fine = act + t * 32, act + n * T * 32 + t * 4, n * T * 40
     s = d + n * T * 4
-    acc = z_f32x8()
+    acc, ahead = z_f32x8(), w + 8 * stride  # the next eight rows: hardware follows no eight streams
     for _ in range(n):
+        prefetch(ahead)
+        prefetch(ahead + 64)
+        prefetch(ahead + 128)
         dm = column_i32(w, stride)
         dw, mw = low_f16(dm), high_f16(dm)
         acc = _join(acc, _row_dot(w, stride, q), dw, mw, d, s)
         if ld_f32(d + fine) != f32(0.0):
             acc = _join(acc, _row_dot(w, stride, q + fine), dw, mw, d + fine, s + fine)
         w += ROW
+        ahead += 8 * ROW
         q += T * 32
         d += T * 4
         s += T * 4

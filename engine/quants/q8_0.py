@@ -10,8 +10,8 @@ same once more for the block's fine half, where it has one (kernels/act.py).
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
     bc4_i8x32, bc_f32x8, column_f16, dot_bias, dot_i8, f32, fma_f32x8, i2f, ld_f16, ld_f16x8, ld_f32, ld_f32x8, ld_i8,
-    ld_i8x32, ld_i16, ld_i32, mul_f32x8, st_f32, st_f32x8, st_i16, st_i32, sub_f32x8, sums8, unsigned_i8, z_f32x8,
-    z_i32x8,
+    ld_i8x32, ld_i16, ld_i32, mul_f32x8, prefetch, st_f32, st_f32x8, st_i16, st_i32, sub_f32x8, sums8, unsigned_i8,
+    z_f32x8, z_i32x8,
 )  # fmt: skip
 from engine.quants.panels import put, put_all, zero
 
@@ -109,13 +109,19 @@ def _row_dot(w, stride, q):
 def _one_row(w, stride, act, T, t, n, _panel):
     q, d, fine = act + t * 32, act + n * T * 32 + t * 4, n * T * 40
     s = d + n * T * 4
-    acc = z_f32x8()
+    acc, ahead = z_f32x8(), w + 8 * stride  # the next eight rows: hardware follows no eight streams
     for _ in range(n):
+        prefetch(ahead)
+        prefetch(ahead + 64)
+        prefetch(ahead + 128)
+        prefetch(ahead + 192)
+        prefetch(ahead + 256)
         dw = column_f16(w, stride)
         acc = _join(acc, _row_dot(w, stride, q), dw, d, s)
         if ld_f32(d + fine) != f32(0.0):
             acc = _join(acc, _row_dot(w, stride, q + fine), dw, d + fine, s + fine)
         w += ROW
+        ahead += 8 * ROW
         q += T * 32
         d += T * 4
         s += T * 4

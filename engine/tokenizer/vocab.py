@@ -29,6 +29,7 @@ class Kind(IntEnum):
 NAMED = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
 """The kinds that are found in a text by their name."""
 
+
 class Vocab:
     """Ids and their bytes. Raises BadModelFile or UnsupportedModel for a vocabulary that contradicts itself."""
 
