@@ -3,8 +3,8 @@
     file block   | d f16 | 16 bytes: byte j = q[j] low nibble, q[j + 16] high nibble |
     panel block  | d[8] f16 | 4 groups g of 32 bytes: byte 4r + c of group g is row r's byte 4g + c |
 
-Per block and row: acc = fma(d * dx, sum(q * x) - 8 * sum(x), acc), x the block's int8 activations, dx their scale; then the
-same once more for the block's fine half, where it has one (kernels/act.py).
+Per block and row: acc = fma(d * dx, sum(q * x) - 8 * sum(x), acc), x the block's int8
+activations, dx their scale; once more for the block's fine half, where it has one (kernels/act.py).
 """
 
 from engine.kernels.jit import inner, kernel
