@@ -238,8 +238,8 @@ class Engine:
             raise EngineFailed("the measurement was cancelled")
 
     def _logits(self, n: int) -> NDArray[np.float32]:
-        rows: NDArray[np.float32] = self._m.logits.view(np.float32).reshape(-1, self._m.ld_logits)
-        return rows[:n, : self.info.n_vocab].copy()
+        rows = self._m.logits.view(np.float32).reshape(-1, self._m.ld_logits)
+        return np.array(rows[:n, : self.info.n_vocab], np.float32)
 
     def _checked(self, ids: Ids[int]) -> NDArray[np.int64]:
         if len(ids) == 0:
