@@ -228,7 +228,7 @@ class Engine:
             for i in range(0, len(prompt), self.info.ubatch_size):
                 part = prompt[i : i + self.info.ubatch_size]
                 self._must(self._run(kv, part, [(len(part) - 1, 0)]))
-            return self._logits(1)[0]
+            return self._logits(1).reshape(-1)
         finally:
             kv.close()
 
