@@ -1,4 +1,4 @@
-"""Tiny but real GGUF models for tests: random weights in real types, a working byte-level BPE, a chat template.
+"""Tiny but real GGUF models for tests: random weights in real types, a working tokenizer, a chat template.
 
 Not here: malformed files (tests/raw_gguf.py) and the block formats themselves (tests/blocks.py).
 """
@@ -136,9 +136,8 @@ def byte_alphabet() -> dict[int, str]:
     return {b: chr(b) for b in plain} | {b: chr(256 + i) for i, b in enumerate(others)}
 
 
-def _merges(n: int) -> list[tuple[str, str]]:
+def _merges(n: int, alphabet: Mapping[int, str]) -> list[tuple[str, str]]:
     """The `n` most useful merges of the sample text, found as BPE training does: commonest pair first."""
-    alphabet = byte_alphabet()
     words = Counter(_SAMPLE.replace(" ", " \0").split(" "))
     pieces = {w: [alphabet[b] for b in w.replace("\0", " ").encode()] for w in words}
     merges: list[tuple[str, str]] = []
@@ -168,7 +167,7 @@ def _joined(pieces: list[str], pair: tuple[str, str]) -> list[str]:
 def tokenizer_keys(n_vocab: int) -> dict[str, Value | None]:
     """Metadata of a byte-level BPE of exactly `n_vocab` tokens: 3 specials, 256 bytes, merges, unused fillers."""
     assert n_vocab >= 259, "256 bytes and three specials are the least"
-    merges = _merges(n_vocab - 259)
+    merges = _merges(n_vocab - 259, byte_alphabet())
     tokens = [*SPECIALS, *byte_alphabet().values(), *(a + b for a, b in merges)]
     types = [3] * 3 + [1] * (len(tokens) - 3)
     n_fill = n_vocab - len(tokens)
@@ -187,3 +186,30 @@ def tokenizer_keys(n_vocab: int) -> dict[str, Value | None]:
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.chat_template": CHATML,
     }
+
+
+def spm_keys(n_vocab: int) -> dict[str, Value | None]:
+    """Metadata of a SentencePiece BPE of exactly `n_vocab` tokens: 3 specials, 256 bytes, merged pieces in order of
+    merging, characters, unused fillers. No begin, end or prefix keys and no template, as bare files have it."""
+    letters = {b: "\u2581" if b == 32 else chr(b) for b in range(128)}
+    characters = sorted({letters[b] for b in _SAMPLE.encode()} | {chr(b) for b in range(33, 127)})
+    room = n_vocab - 259 - len(characters)
+    assert room >= 0, f"{259 + len(characters)} tokens are the least"
+    merged = list(dict.fromkeys(a + b for a, b in _merges(room, letters)))
+    plain = [*merged, *characters]
+    n_fill = n_vocab - 259 - len(plain)
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [
+            "<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *plain,
+            *(f"<unused{i}>" for i in range(n_fill)),
+        ],
+        "tokenizer.ggml.scores": [0.0] * 259 + [-float(i) for i in range(len(plain))] + [0.0] * n_fill,
+        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * len(plain) + [5] * n_fill,
+    } | {
+        f"tokenizer.{name}": None
+        for name in (
+            "ggml.pre", "ggml.merges", "ggml.bos_token_id", "ggml.eos_token_id", "ggml.padding_token_id",
+            "ggml.unknown_token_id", "ggml.add_bos_token", "chat_template",
+        )
+    }  # fmt: skip

@@ -1,7 +1,8 @@
-"""Text to ids by SentencePiece's BPE: of all neighbours that form a token, the one with the best score is merged first.
+"""Text to ids by SentencePiece's BPE: merges by score, bytes for the rest. Not here: merges by rank (bpe.py).
 
+Of all neighbours that form a token, the one with the best score is merged first, the leftmost of those alike.
 A space is written U+2581, and a text that begins or follows a marker gets one in front. Characters without a token
-become their bytes. Ties go to the leftmost. Not here: merges by rank (bpe.py), ids to text (vocab.py).
+become their bytes.
 
 The queue holds one number for each neighbour, so a piece of n characters costs n log n, without recursion.
 """

@@ -1,4 +1,4 @@
-"""Texts that tokenizers disagree about, and a vocabulary that shows where a text was cut. Not here: the comparison."""
+"""Texts that tokenizers disagree about, and vocabularies that show where a text was cut. Not here: the comparison."""
 
 import json
 import random
@@ -8,6 +8,8 @@ from functools import cache
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from tests.tiny import byte_alphabet
+
+SPACE = "\u2581"
 
 ATOMS = (
     # words and capitals
@@ -90,4 +92,37 @@ def telling_vocabulary(n_vocab: int, seed: int = 1) -> Mapping[str, object]:
         "tokenizer.ggml.tokens": tokens,
         "tokenizer.ggml.token_type": [1] * len(tokens),
         "tokenizer.ggml.merges": [" ".join(m) for m in state["merges"]],
+    }
+
+
+@cache
+def telling_spm_vocabulary(n_vocab: int, *, across_words: bool, scores: str = "trained") -> Mapping[str, object]:
+    """Metadata of a SentencePiece BPE trained on ATOMS, with 256 bytes and one token of each special kind. Its tokens
+    reach over words or not; its scores are those of training, alike for forty at a time, or mixed up."""
+    rng = random.Random(4)
+    texts = ["".join(rng.choices(ATOMS, k=3)).replace(" ", SPACE) for _ in range(12_000)]
+    if not across_words:
+        texts = [word for text in texts for word in text.replace(SPACE, "\n" + SPACE).split("\n")]
+    trained = Tokenizer(models.BPE())
+    trained.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=n_vocab, show_progress=False))
+    state = json.loads(trained.to_str())["model"]
+    merged = list(dict.fromkeys("".join(merge) for merge in state["merges"]))
+    if not across_words:
+        merged = [token for token in merged if SPACE not in token.lstrip(SPACE)]
+    # Some characters are left to their bytes.
+    characters = [
+        c for c in sorted({c for text in texts for c in text}) if c == SPACE or c.isascii() or rng.random() < 0.6
+    ]
+    # llama.cpp ends a token at its first zero byte, and stops at two tokens alike.
+    plain = [token for token in dict.fromkeys([*merged, *characters]) if "\0" not in token]
+    ranks = [float(-i) for i in range(len(plain))]
+    if scores == "ties":
+        ranks = [rank // 40 for rank in ranks]
+    elif scores == "mixed":
+        rng.shuffle(ranks)
+    named = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), "<|user|>", "<tool>", "<tool><b>", "[7]"]
+    return {
+        "tokenizer.ggml.tokens": [*named, *plain],
+        "tokenizer.ggml.scores": [0.0] * len(named) + ranks,
+        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [3, 4, 4, 5] + [1] * len(plain),
     }

@@ -10,8 +10,8 @@ from engine.gguf.reader import read_gguf
 from engine.text import Text, open_text
 from engine.tokenizer.splitters import SPLITTERS
 from tests.engine.tokenizer.llama_cpp import LlamaCpp
-from tests.engine.tokenizer.prompts import ATOMS, EVERYDAY, prompts, telling_vocabulary
-from tests.tiny import tiny_llama
+from tests.engine.tokenizer.prompts import ATOMS, EVERYDAY, prompts, telling_spm_vocabulary, telling_vocabulary
+from tests.tiny import spm_keys, tiny_llama
 
 MARKERS = (
     "<|im_start|>",
@@ -23,6 +23,10 @@ MARKERS = (
     "<reponame>",
     "<|im_<|im_end|>",
 )
+SPM_MARKERS = (
+    "<s>", "</s>", "<unk>", "<|user|>", "<|user|>  ", "<tool>", "<tool><b>", "[7]", "<s", "<0x0A>", "\u2581",
+    " \u2581 ", "    the", "[INST] ", " [/INST]",
+)  # fmt: skip
 # One name for each way of cutting gets many texts, its other names a few.
 FIRST_NAMES = {splitter: name for name, splitter in reversed(SPLITTERS.items())}
 
@@ -78,3 +82,32 @@ def test_every_pre_tokenizer_cuts_as_llama_cpp_does(name: str, tmp_path: Path) -
         ids = ours.encode(text, add_special=False, parse_special=True)
         assert ids == theirs.encode(text), text
         assert ours.decode(ids) == text
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize(
+    ("across_words", "scores"),
+    [(False, "trained"), (True, "trained"), (False, "ties"), (True, "ties"), (True, "mixed")],
+)
+def test_scores_merge_as_in_llama_cpp(prefix: bool, across_words: bool, scores: str, tmp_path: Path) -> None:
+    vocabulary = telling_spm_vocabulary(3000, across_words=across_words, scores=scores)
+    n_vocab = len(vocabulary["tokenizer.ggml.tokens"])  # type: ignore[arg-type]
+    keys = {**spm_keys(400), **vocabulary, "tokenizer.ggml.add_space_prefix": prefix}
+    path = tiny_llama(tmp_path / "s.gguf", n_layers=1, n_embd=64, n_ff=64, tied=True, n_vocab=n_vocab, **keys)  # type: ignore[arg-type]
+    ours, theirs = open_text(read_gguf(path)), LlamaCpp(path)
+    vocab = ours.vocab
+    for text in (*EVERYDAY, *prompts(300, seed=21, atoms=(*ATOMS, *SPM_MARKERS, *SPM_MARKERS))):
+        for parse_special in (True, False):
+            ids = ours.encode(text, add_special=False, parse_special=parse_special)
+            assert ids == theirs.encode(text, parse_special=parse_special), text
+            assert b"".join(map(vocab.bytes_of, ids)).decode() == theirs.decode(ids), text
+            assert ours.decode(ids, special=True) == text.replace("\u2581", " ")
+    assert ours.encode("the", True, True) == theirs.encode("the", add_special=True)
+    # Bytes are no text one by one; every other token is.
+    ids = [i for i in range(n_vocab) if not 131 <= i < 259]
+    for first in range(0, len(ids), 499):
+        part = ids[first : first + 499]
+        assert b"".join(map(vocab.bytes_of, part)).decode() == theirs.decode(part)
+    for letter in ("é", "你", "😀"):
+        part = [3 + byte for byte in letter.encode()]
+        assert ours.decode(part) == theirs.decode(part) == letter
