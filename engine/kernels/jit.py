@@ -33,22 +33,35 @@ _COMPILING = threading.Lock()
 
 
 @cache
+def _source(module: str) -> bytes:
+    """The bytes of a module's file, nothing for a module without one here."""
+    path = _ROOT.parent / (module.replace(".", "/") + ".py")
+    return path.read_bytes() if path.exists() else b""
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """What `module` imports, packages and possible submodules alike."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(_source(module))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{a.name}" for a in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+    return frozenset(found)
+
+
+@cache
 def _closure(module: str) -> frozenset[str]:
     """The modules of kernels/ and quants/ that `module` (which may be a test) imports, itself included."""
     seen: set[str] = set()
-    todo = [module]
+    todo = {module}
     while todo:
         name = todo.pop()
-        path = _ROOT.parent / (name.replace(".", "/") + ".py")
         inside = name == module or name.startswith(("engine.kernels.", "engine.quants."))
-        if name in seen or not inside or not path.exists():
-            continue
-        seen.add(name)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                todo += [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
-            elif isinstance(node, ast.Import):
-                todo += [a.name for a in node.names]
+        if inside and name not in seen and _source(name):
+            seen.add(name)
+            todo |= _imports(name)
     return frozenset(seen)
 
 
@@ -57,7 +70,7 @@ def digest(module: str) -> str:
     """Hex digest of everything that decides the machine code of `module`'s kernels."""
     h = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {ISA.level} {sys.version_info[:2]}".encode())
     for name in sorted(_closure(module) | {"engine.kernels.jit"}):
-        h.update(name.encode() + (_ROOT.parent / (name.replace(".", "/") + ".py")).read_bytes())
+        h.update(name.encode() + _source(name))
     return h.hexdigest()[:16]
 
 
