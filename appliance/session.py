@@ -82,7 +82,7 @@ class Session:
                 n_ctx=engine.info.n_ctx,
             )
         self._text = TextStream(self._vocab, stop=request.stop, skip_special=request.skip_special,
-                                after=request.prompt_ids[-1])  # fmt: skip
+                                after=request.prompt_ids[-1] if request.prompt_ids else None)  # fmt: skip
         n_predict = room if request.max_tokens is None else min(request.max_tokens, room)
         if n_predict < 1:
             return self._done("length", None, 0, request.sampling.seed)
