@@ -95,7 +95,8 @@ def test_it_ends_at_the_end_token_the_limit_and_the_context(loaded):
 
 
 def test_seeded_sampling_repeats_and_other_seeds_differ(loaded):
-    hot = [answer(loaded, PROMPT, 24, Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0, seed=s)) for s in (1, 1, 2)]
+    wild = {"temperature": 1.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    hot = [answer(loaded, PROMPT, 24, Sampling(**wild, seed=s)) for s in (1, 1, 2)]
     assert hot[0] == hot[1] != hot[2]
 
 

@@ -52,7 +52,7 @@ def test_a_digest_covers_what_a_kernel_calls_in_other_files():
 @pytest.mark.parametrize("level", ["v2", "v3"])
 def test_a_level_changes_the_digest_and_its_code_keeps_within_it(level, tmp_path):
     """At v2 no 256-bit register may appear: an AVX instruction on an old CPU ends the process without a word."""
-    code = f"""
+    code = """
 import numba, re
 from numba import types
 from engine.kernels.isa import ISA

@@ -34,7 +34,8 @@ def blocks_of(kind: str, case: str, rng: np.random.Generator) -> np.ndarray:
     if kind in ("F32", "F16", "BF16"):
         w = {"random": rng.standard_normal(shape[:2]), "zeros": np.zeros(shape[:2]),
              "extreme": rng.choice([6e4, -6e4, 1e-7, -1e-7], shape[:2]),
-             "subnormal": rng.choice([6e-8, -6e-8, 0.0], shape[:2]), "all-max": np.full(shape[:2], 6.5e4)}[case]  # fmt: skip
+             "subnormal": rng.choice([6e-8, -6e-8, 0.0], shape[:2]),
+             "all-max": np.full(shape[:2], 6.5e4)}[case]  # fmt: skip
         w = w.astype(np.float32)
         if kind == "BF16":
             return (w.view(np.uint32) >> 16).astype(np.uint16)[..., None].view(np.uint8)
