@@ -2,7 +2,7 @@
 
     swiglu record   1 gate w   2 its kernel   3 its act   4 blocks in its row   5 up w   6 its kernel   7 its act
                     8 blocks   9 bytes between threads' act copies   10 n_ff   11 out f32 [rows][n_ff]
-                    13 scratch   14 bytes between threads   15 counter
+                    12 scratch   13 bytes between threads   15 counter
 
 A chunk is 64 hidden rows of both matrices for all tokens: the products never leave L2 and need no barrier of their
 own (Shazeer 2020, arXiv:2002.05202).
@@ -36,7 +36,7 @@ def swiglu(o, tid, nth, st):
     copies = tid * ld_i64(o + 72) if T <= REPLICATE else 0
     gate_act, up_act = ld_i64(o + 24) + copies, ld_i64(o + 56) + copies
     out, counter = ld_i64(o + 88), ld_i64(o + 120)
-    gate = ld_i64(o + 104) + tid * ld_i64(o + 112)
+    gate = ld_i64(o + 96) + tid * ld_i64(o + 104)
     up = gate + T * HIDDEN * 4
     scratch, ld = up + T * HIDDEN * 4, HIDDEN * 4
     while True:

@@ -122,7 +122,7 @@ class Parts:
         assert hidden.n_bytes >= self.max_rows * gate.n * 4, (hidden.n_bytes, gate.n)
         self.program.add(
             swiglu, gate.address, gate.body, act.of(gate), gate.blocks, up.address, up.body, act.of(up), up.blocks,
-            act.copies, gate.n, hidden.address, 0, self.scratch.address, self.scratch_bytes, counter=True,
+            act.copies, gate.n, hidden.address, self.scratch.address, self.scratch_bytes, counter=True,
         )  # fmt: skip
         self.program.barrier()
         self.program.add(
