@@ -1,10 +1,15 @@
 """Compiles kernels that are missing from the cache, in child processes, with progress. Not here: what is missing.
 
-    python -m engine.kernels.warm MODULE:FUNCTION ...     prints one line per finished kernel
+    python -m engine.kernels.warm PARENT MODULE:FUNCTION ...     prints one line per finished kernel
+
+The children die with their parent, process id PARENT, however it ends: an interrupted command leaves through os._exit,
+and a compiler that nobody waits for keeps a CPU busy for a minute. A file in the cache appears whole or not at all.
 """
 
+import ctypes
 import importlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +20,8 @@ from threading import Thread
 from engine.errors import EngineFailed
 from engine.kernels.jit import Kernel
 
+PR_SET_PDEATHSIG = 1
+
 
 def compile_missing(kernels: Sequence[Kernel], on_progress: Callable[[int, int, str], None]) -> None:
     """Compile `kernels` with one child per CPU, at most two; raises EngineFailed with a child's last words."""
@@ -22,20 +29,26 @@ def compile_missing(kernels: Sequence[Kernel], on_progress: Callable[[int, int, 
     on_progress(0, total, "")
     lines: SimpleQueue[str | None] = SimpleQueue()
     n = min(2, len(os.sched_getaffinity(0)), total)
-    children = [_child(kernels[i::n], lines) for i in range(n)]
     running, done = n, 0
-    while running:
-        line = lines.get()
-        if line is None:
-            running -= 1
-        else:
-            done += 1
-            on_progress(done, total, line)
-    for child in children:
-        if child.wait() != 0:
-            words = (child.stderr.read() if child.stderr else "").strip().splitlines()
-            why = words[-1] if words else f"exit code {child.returncode}"
-            raise EngineFailed(f"compiling the kernels failed: {why}")
+    children: list[subprocess.Popen[str]] = []
+    try:
+        children.extend(_child(kernels[i::n], lines) for i in range(n))
+        while running:
+            line = lines.get()
+            if line is None:
+                running -= 1
+            else:
+                done += 1
+                on_progress(done, total, line)
+        for child in children:
+            if child.wait() != 0:
+                words = (child.stderr.read() if child.stderr else "").strip().splitlines()
+                why = words[-1] if words else f"exit code {child.returncode}"
+                raise EngineFailed(f"compiling the kernels failed: {why}")
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
 
 
 def _child(kernels: Sequence[Kernel], lines: "SimpleQueue[str | None]") -> subprocess.Popen[str]:
@@ -43,7 +56,7 @@ def _child(kernels: Sequence[Kernel], lines: "SimpleQueue[str | None]") -> subpr
     root = str(Path(__file__).resolve().parent.parent.parent)
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])))
     child = subprocess.Popen(
-        [sys.executable, "-m", "engine.kernels.warm", *names],
+        [sys.executable, "-m", "engine.kernels.warm", str(os.getpid()), *names],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
     )  # fmt: skip
 
@@ -57,8 +70,16 @@ def _child(kernels: Sequence[Kernel], lines: "SimpleQueue[str | None]") -> subpr
     return child
 
 
-def main(names: Sequence[str]) -> None:
+def _die_with(parent: int) -> None:
+    """Have the kernel end this process when `parent` ends, even by SIGKILL; leave at once if that has happened."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main(parent: int, names: Sequence[str]) -> None:
     """The child's work: compile each named kernel into the cache."""
+    _die_with(parent)
     for name in names:
         module, function = name.split(":")
         compiled: Kernel = getattr(importlib.import_module(module), function)
@@ -67,4 +88,4 @@ def main(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(int(sys.argv[1]), sys.argv[2:])
