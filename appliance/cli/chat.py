@@ -3,11 +3,12 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from appliance.cli.flags import ENGINE, MODEL, SAMPLING, add_settings, resolved
-from appliance.cli.local import End, Local, Prefill
+from appliance.cli.interrupts import Interrupts
+from appliance.cli.local import End, Event, Local, Prefill
 from appliance.cli.progress import Progress
 from engine.errors import ColibriError
 
@@ -42,8 +43,17 @@ def run(args: argparse.Namespace) -> int:
     if is_terminal:
         print(f"{local.path.name}, context {local.engine.info.n_ctx}. /help explains.", file=sys.stderr)
     start = [{"role": "system", "content": args.system}] if args.system else []
+    # A pipe has nobody who could go on: there a Ctrl-C ends the command, as everywhere.
+    with Interrupts() if is_terminal else nullcontext() as interrupts:
+        _talk(local, start, sampling, settings.n_predict, interrupts)
+    local.close()
+    return 0
+
+
+def _talk(local: Local, start: list[dict[str, str]], sampling: "Sampling", n_predict: int,
+          interrupts: Interrupts | None) -> None:  # fmt: skip
     messages = list(start)
-    for line in _turns(is_terminal):
+    for line in _turns(interrupts):
         if line in ("/quit", "/exit"):
             break
         if line == "/reset":
@@ -56,38 +66,30 @@ def run(args: argparse.Namespace) -> int:
         elif line.strip():
             turn = [*messages, {"role": "user", "content": line}]
             try:
-                answer = _answer(local, turn, sampling, settings.n_predict)
+                answer = _answer(local, turn, sampling, n_predict, interrupts)
             except ColibriError as error:
                 # A full context ends the conversation, not the program; a pipe has nobody who could go on.
-                if not is_terminal:
+                if interrupts is None:
                     raise
                 print(f"{error.message} (/reset starts anew)", file=sys.stderr)
                 continue
             messages = [*turn, {"role": "assistant", "content": answer}]
-    local.close()
-    return 0
 
 
-def _answer(local: Local, messages: list[dict[str, str]], sampling: "Sampling", n_predict: int) -> str:
+def _answer(local: Local, messages: list[dict[str, str]], sampling: "Sampling", n_predict: int,
+            interrupts: Interrupts | None) -> str:  # fmt: skip
     """Print the answer as it comes; Ctrl-C ends it where it is."""
     said: list[str] = []
     progress = Progress()
     try:
-        events = local.generate(local.chat_ids(messages), sampling, n_predict)
-        # Closed here and now: an interrupted generator that waits for the collector keeps the engine busy.
-        with closing(events):
-            for event in events:
-                if isinstance(event, Prefill):
-                    if sys.stderr.isatty() and event.done < event.total:
-                        progress.say_over(f"reading {event.done}/{event.total}")
-                    continue
-                progress.close()
-                said.append(event.text)
-                sys.stdout.write(event.text)
-                sys.stdout.flush()
-                if isinstance(event, End) and event.finish_reason == "length":
-                    print("\n(cut: -n or the context is used up)", end="", file=sys.stderr, flush=True)
+        with interrupts.heard() if interrupts else nullcontext():
+            events = local.generate(local.chat_ids(messages), sampling, n_predict)
+            # Closed here and now: an interrupted generator that waits for the collector keeps the engine busy.
+            with closing(events):
+                _print(events, said, progress)
     except KeyboardInterrupt:
+        if interrupts is None:
+            raise
         progress.close()
         print(" (stopped)", end="", file=sys.stderr, flush=True)
     sys.stdout.write("\n")
@@ -95,24 +97,43 @@ def _answer(local: Local, messages: list[dict[str, str]], sampling: "Sampling", 
     return "".join(said)
 
 
-def _turns(is_terminal: bool) -> Iterator[str]:
-    """What the user says, line by line; ends with the input."""
-    if is_terminal:
+def _print(events: Iterator[Event], said: list[str], progress: Progress) -> None:
+    for event in events:
+        if isinstance(event, Prefill):
+            if sys.stderr.isatty() and event.done < event.total:
+                progress.say_over(f"reading {event.done}/{event.total}")
+            continue
+        progress.close()
+        said.append(event.text)
+        sys.stdout.write(event.text)
+        sys.stdout.flush()
+        if isinstance(event, End) and event.finish_reason == "length":
+            print("\n(cut: -n or the context is used up)", end="", file=sys.stderr, flush=True)
+
+
+def _turns(interrupts: Interrupts | None) -> Iterator[str]:
+    """What the user says, line by line; ends with the input. Without `interrupts` it comes from a pipe."""
+    if interrupts:
         import readline  # arrow keys and history for input(), by being imported
 
         del readline
     parts: list[str] = []
     while True:
         try:
-            line = input("... " if parts else "> ") if is_terminal else _piped()
+            if interrupts:
+                interrupts.forget()
+                with interrupts.heard():
+                    line = input("... " if parts else "> ")
+            else:
+                line = _piped()
         except KeyboardInterrupt:
-            if not is_terminal:
+            if interrupts is None:
                 raise
             parts = []
             print("\n(/quit or Ctrl-D leaves)", file=sys.stderr)
             continue
         except EOFError:
-            if is_terminal:
+            if interrupts:
                 print(file=sys.stderr)
             if parts:
                 yield "\n".join(parts)
