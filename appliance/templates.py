@@ -68,6 +68,7 @@ class _Helper:
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "appliance.renderer"], cwd="/", stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    process_group=0,  # a terminal's Ctrl-C is for the command, which still needs its renderer
                     env=env | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
                 )  # fmt: skip
             except OSError as error:
@@ -186,7 +187,7 @@ class Renderer:
             except TimeoutError:
                 self._replace()
                 raise TemplateError(f"the chat template did not finish within {RENDER_S:g} s and was stopped") from None
-            except EngineFailed:
+            except BaseException:  # a Ctrl-C too: the reply it left unread would be taken for the next question's
                 self._drop()
                 raise
             if reply is None:

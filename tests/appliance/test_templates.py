@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -247,6 +248,24 @@ def test_a_helper_that_was_killed_is_replaced() -> None:
             os.kill(renderer._helper.pid, number)
             os.waitid(os.P_PID, renderer._helper.pid, os.WEXITED | os.WNOWAIT)
             assert show(renderer, "{{ messages[0].content }}") == "Hi"
+
+
+def test_a_reply_that_an_interrupt_left_unread_is_not_taken_for_the_next_one(renderer: Renderer) -> None:
+    slow = "{% for i in range(300) %}{% for j in range(1000) %}{% endfor %}{% endfor %}late"
+    assert renderer.render_now(CHATML, HI).endswith("assistant\n")
+    timer = threading.Timer(0.005, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(1000):
+            renderer.render_now(slow, HI)
+    timer.join()
+    assert renderer.render_now("next", HI) == "next"
+
+
+def test_a_terminal_s_ctrl_c_does_not_reach_the_helper(renderer: Renderer) -> None:
+    renderer.render_now("a", HI)
+    assert renderer._helper is not None
+    assert os.getpgid(renderer._helper.pid) != os.getpgid(0)
 
 
 def test_the_helper_keeps_small_and_knows_its_limits() -> None:
