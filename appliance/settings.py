@@ -144,11 +144,11 @@ class Settings(BaseModel):
 
     n_predict: int = knob(
         -1, "most tokens of an answer, -1 until it ends or the context is full", "serving", "appliance.settings",
-        "no cut but the context", short=("-n",), ge=-1)
+        "no cut but the context", short=("-n",), ge=-1, lt=1 << 31)
     temp: float = knob(0.8, "temperature, 0 takes the likeliest token", "serving", "appliance.settings",
                        "llama-server's figure", ge=0, le=100)
     top_k: int = knob(40, "choose among the k likeliest, 0 for all", "serving", "appliance.settings",
-                      "llama-server's figure", ge=0)
+                      "llama-server's figure", ge=0, lt=1 << 31)
     top_p: float = knob(0.95, "choose among the likeliest that hold this probability", "serving",
                         "appliance.settings", "llama-server's figure", ge=0, le=1)
     min_p: float = knob(0.05, "least probability relative to the likeliest", "serving", "appliance.settings",
@@ -156,9 +156,9 @@ class Settings(BaseModel):
     typical_p: float = knob(1.0, "locally typical sampling, 1 is off", "serving", "appliance.settings", "off",
                             ge=0, le=1)
     repeat_penalty: float = knob(1.0, "divides logits of recent tokens, 1 is off", "serving", "appliance.settings",
-                                 "off", gt=0, le=10)
+                                 "off", ge=0.01, le=100)
     repeat_last_n: int = knob(64, "tokens that count as recent, -1 for all", "serving", "appliance.settings",
-                              "llama-server's figure", ge=-1)
+                              "llama-server's figure", ge=-1, lt=1 << 31)
     presence_penalty: float = knob(0.0, "taken off tokens that occurred", "serving", "appliance.settings", "off",
                                    ge=-2, le=2)
     frequency_penalty: float = knob(0.0, "taken off tokens per occurrence", "serving", "appliance.settings", "off",

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from engine.text import Text
 
 T = TypeVar("T")
+# Longer than any context holds (a token is rarely over 8 bytes), and a pipe without an end must not eat the machine.
+MOST_INPUT_BYTES = 256 << 20
 
 
 class BadInputFile(ColibriError):
@@ -53,11 +56,17 @@ Event = Token | Prefill | End
 
 
 class Local:
-    """An engine and its text, owned by a background thread so that Ctrl-C is heard at once."""
+    """An engine and its text, owned by a background thread so that Ctrl-C is heard at once.
 
-    def __init__(self, settings: Settings) -> None:
+    What is wrong with the file is said before the engine is loaded; its vocabulary counts unless `with_text` is false.
+    """
+
+    def __init__(self, settings: Settings, with_text: bool = True) -> None:
         path = settings.model_path()
         self.path = path
+        self.header: GgufFile = _checked(path, settings)
+        if with_text:
+            _ = self.text
         self.settings = settings
         self._thread = Background()
         started = time.perf_counter()
@@ -72,19 +81,12 @@ class Local:
 
     @property
     def text(self) -> "Text":
-        """Vocabulary and chat template; opened when first asked for, bench and logits never do."""
+        """Vocabulary and chat template; opened when first asked for."""
         if not hasattr(self, "_text"):
             from engine.text import open_text
 
             self._text: Text = open_text(self.header)
         return self._text
-
-    @property
-    def header(self) -> "GgufFile":
-        """The file's metadata and tensor list."""
-        from engine.gguf.reader import read_gguf
-
-        return read_gguf(self.path)
 
     def close(self) -> None:
         """Give the memory back."""
@@ -123,7 +125,6 @@ class Local:
         if not ids:
             raise BadInputFile("the prompt has no tokens; give some text")
         n = room if n_predict < 0 else min(n_predict, room)
-        _ = self.text
         work = _Generation(self, list(ids), sampling, n, tuple(stop), n_logprobs)
         return self.stream(work.events)
 
@@ -195,13 +196,29 @@ def read_text(path: Path | None) -> str:
     """A file's text, stdin's for None; raises BadInputFile for what is not there or not UTF-8."""
     name = str(path) if path else "stdin"
     try:
-        data = path.read_bytes() if path else sys.stdin.buffer.read()
+        with path.open("rb") if path else nullcontext(sys.stdin.buffer) as file:
+            data = file.read(MOST_INPUT_BYTES + 1)
     except OSError as error:
         raise BadInputFile(f"{name} cannot be read: {error.strerror}") from None
+    if len(data) > MOST_INPUT_BYTES:
+        raise BadInputFile(f"{name} holds more than {MOST_INPUT_BYTES >> 20} MiB, which no context has room for")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInputFile(f"{name} is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}") from None
+
+
+def _checked(path: Path, settings: Settings) -> "GgufFile":
+    """The file's header. What is wrong with the file or too large for the machine is said here, before numba loads."""
+    from appliance.cli.plan import request_of
+    from appliance.host import read_machine
+    from engine.gguf.reader import read_gguf
+    from engine.models.shape import DecoderShape
+    from engine.planner import plan
+
+    header = read_gguf(path)
+    plan(header, DecoderShape.read(header), read_machine(), request_of(settings))
+    return header
 
 
 def _load(path: Path, settings: Settings, progress: Progress) -> "Engine":

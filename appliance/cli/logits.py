@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     ids = _ids(args)
     if args.top < 1:
         raise UsageError(f"--top {args.top}: at least 1 is needed")
-    local = Local(resolved(args).settings)
+    local = Local(resolved(args).settings, with_text=False)
     info = local.engine.info
     wrong = next(((i, t) for i, t in enumerate(ids) if not 0 <= t < info.n_vocab), None)
     if wrong:

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         ids = local.chat_ids([*system, {"role": "user", "content": prompt}])
     answer = _answer(local, ids, sampling, settings.n_predict, args)
     if args.json:
-        print(json.dumps(answer, ensure_ascii=False))
+        print(json.dumps(answer))
     local.close()
     return 0
 

@@ -5,13 +5,15 @@ import os
 import pty
 import select
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.appliance.cli.shell import inside, started
+from tests.appliance.cli.shell import environment, inside, started
 from tests.tiny import tiny_llama
 
 
@@ -85,6 +87,33 @@ def test_what_cannot_be_run_is_one_sentence_and_a_code(model: str, words: list[s
 def test_a_prompt_that_is_not_utf8_is_told(model: str) -> None:
     done = inside("run", "-m", model, stdin=b"ab\xff")
     assert done.code == 3 and "stdin is not UTF-8 text: byte 2 is 0xff" in done.err
+
+
+def test_an_input_without_end_is_refused(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.cli.local.MOST_INPUT_BYTES", 3 << 20)
+    done = inside("run", "-m", model, "-f", "/dev/zero")
+    assert done.code == 3 and "/dev/zero holds more than 3 MiB" in done.err
+
+
+@pytest.mark.parametrize(
+    ("changed", "more", "code", "sentence"),
+    [
+        ({}, ["-c", "1000000000"], 4, "--ctx-size"),
+        ({"tokenizer.ggml.eos_token_id": 1 << 31}, [], 3, "eos_token_id is 2147483648"),
+        ({"llama.context_length": 0}, [], 3, "context_length is 0"),
+    ],
+)
+def test_what_the_header_forbids_is_said_before_the_compiler_is_loaded(
+    changed: dict[str, Any], more: list[str], code: int, sentence: str, tmp_path: Path
+) -> None:
+    path = tiny_llama(tmp_path / "bad.gguf", **changed)
+    program = (
+        "import sys; from appliance.cli.main import main; code = main(sys.argv[1:]); "
+        "print('numba' in sys.modules, code)"
+    )
+    words = [sys.executable, "-c", program, "run", "-m", str(path), "-p", "a", *more]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60)
+    assert done.stdout == f"False {code}\n" and sentence in done.stderr
 
 
 def test_logits_have_one_entry_per_token_and_feed_on_run_s_output(model: str) -> None:
