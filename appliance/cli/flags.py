@@ -34,14 +34,16 @@ def add_settings(parser: argparse.ArgumentParser, *groups: tuple[str, ...]) -> N
 def _add(group: "argparse._ArgumentGroup", key: str) -> None:
     field = Settings.model_fields[key]
     default = field.default
-    shown = "" if default in (None, (), False, True) else f" (default: {default})"
+    is_shown = default is not None and default != () and not isinstance(default, bool)
+    usual = str(default) if is_shown else "" if isinstance(default, bool) else str(about(key)["why"])
+    shown = f" (default: {usual.removeprefix('unset: ')})" if usual else ""
     names = [*about(key)["short"], flag_of(key), *ALSO.get(key, ())]
     help_ = f"{field.description}{shown}".replace("%", "%%")
     if isinstance(default, bool):
         if key == "offline":
             group.add_argument(*names, action="store_const", const="true", help=help_)
         elif default:
-            group.add_argument(*names, f"--no-{key}", action=argparse.BooleanOptionalAction, default=None, help=help_)
+            group.add_argument(*names, action=argparse.BooleanOptionalAction, default=None, help=help_)
         else:
             group.add_argument(*names, action="store_const", const="true", help=help_)
     else:

@@ -16,8 +16,14 @@ ACTIONS = ("show", "plan", "apply", "revert", "status")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Show what this host's kernel settings are and change them so that they can be put back exactly. "
+        "Show what this host's kernel settings are and change them so that they can be put back exactly.\n"
         "apply and revert only say what they would do until --yes is given."
+    )
+    parser.epilog = (
+        "examples:\n  colibri host                        what is set now\n"
+        "  colibri host apply                  what would change\n"
+        "  sudo colibri host apply --yes       change it, noting the old values\n"
+        "  sudo colibri host revert --yes      put them back"
     )
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help="default: show")
     parser.add_argument("--yes", action="store_true", help="really write; without it nothing is changed")

@@ -36,6 +36,11 @@ Try:
   colibri config explain --profile long-doc              every knob, its value and its reason
 """
 
+EXIT_CODES = """\
+Exit code: 0 ok, 1 the work failed, 2 wrong usage, 3 bad model or input file, 4 does not fit into memory,
+5 cannot reach or port taken, 130 interrupted. Results go to stdout, talk and progress to stderr.
+"""
+
 
 def overview() -> str:
     """What `colibri --help` prints."""
@@ -45,6 +50,7 @@ def overview() -> str:
         "usage: colibri COMMAND [OPTION ...]\n\nRuns GGUF language models on the CPU.\n\n"
         f"Commands (each explains itself: colibri COMMAND --help):\n{rows}\n\n{EXAMPLES}\n"
         "Settings: default < profile < COLIBRI_* in the environment < option. Nothing is ever fetched from a network.\n"
+        + EXIT_CODES
     )
 
 
@@ -107,6 +113,7 @@ def _dispatch(words: list[str]) -> int:
     module = import_module(f"appliance.cli.{COMMANDS[name][0]}")
     parser = Parser(prog=f"colibri {name}", description=f"{COMMANDS[name][1][:1].upper()}{COMMANDS[name][1][1:]}.")
     module.add_arguments(parser)
+    parser.epilog = "\n\n".join(filter(None, [parser.epilog and parser.epilog.rstrip(), EXIT_CODES]))
     try:
         args = parser.parse_args(words[1:])
     except SystemExit as stop:

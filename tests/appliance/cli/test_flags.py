@@ -74,3 +74,12 @@ def test_help_texts_survive_argparse() -> None:
     parser = argparse.ArgumentParser()
     add_settings(parser, MODEL, ENGINE, SERVING, SAMPLING)
     assert "--cache-type-k" in parser.format_help()
+
+
+def test_the_help_has_every_default_and_each_flag_once() -> None:
+    parser = Parser(prog="colibri x")
+    add_settings(parser, MODEL, ENGINE, SERVING, SAMPLING)
+    words = " ".join(parser.format_help().split())
+    for shown in ("(default: 1.0)", "(default: physical cores this", "(default: drawn anew", "choose (default: 0)"):
+        assert shown in words
+    assert words.count("--no-metrics") == 2 and "--no-no-" not in words  # in the usage and in the list

@@ -36,7 +36,8 @@ def test_the_overview_says_what_the_command_says(name: str, capsys: pytest.Captu
     module = importlib.import_module(f"appliance.cli.{COMMANDS[name][0]}")
     assert (name, COMMANDS[name][1]) == (module.NAME, module.HELP)
     assert main([name, "--help"]) == 0
-    assert f"usage: colibri {name}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"usage: colibri {name}" in out and "examples:\n" in out and "Exit code: 0 ok, 1 " in out
 
 
 def test_no_option_of_a_command_is_taken_twice() -> None:
@@ -54,6 +55,8 @@ def test_no_option_of_a_command_is_taken_twice() -> None:
         (["run", "-p", "a", "-f", "b"], "-p and -f both give a prompt"),
         (["run", "-p", "a", "--logprobs", "3"], "--logprobs needs --json"),
         (["run", "-p", "a", "--logprobs", "99", "--json"], "0 to 20 is allowed"),
+        (["run", "-p", "a", "--top-k", "99999999999"], "flag --top-k=99999999999"),
+        (["run", "-p", "a", "--repeat-last-n", "99999999999"], "flag --repeat-last-n=99999999999"),
         (["run", "-p", "a", "--profile", "longdoc"], "no profile 'longdoc'"),
         (["logits"], "one of --tokens LIST and --tokens-file FILE"),
         (["logits", "--tokens", "1,x"], "'x' is no token id"),
