@@ -16,7 +16,7 @@ class Progress:
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stderr
         self._is_terminal = self._out.isatty()
-        self._start = time.monotonic()
+        self._loading_since: float | None = None
         self._last = float("-inf")
         self._is_line_open = False
 
@@ -25,12 +25,15 @@ class Progress:
             self.close()
             return
         now = time.monotonic()
+        if stage == "load" and self._loading_since is None:
+            self._loading_since = now
+        is_slow = self._loading_since is not None and now - self._loading_since > QUIET_S
         amount = f"{done}/{total}" if stage == "compile" else f"{100 * done // max(1, total)}%"
         words = f"{STAGES[stage]} {amount}{'  ' + note if note else ''}"
         if self._is_terminal:
-            if stage == "compile" or now - self._start > QUIET_S:
+            if stage == "compile" or is_slow:
                 self.say_over(words)
-        elif stage == "compile" or (done and now - self._start > QUIET_S and now - self._last > EVERY_S):
+        elif stage == "compile" or (is_slow and now - self._last > EVERY_S):
             self._last = now
             print(words, file=self._out, flush=True)
 
