@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from appliance.cli.flags import ENGINE, MODEL, SAMPLING, add_settings, resolved
 from appliance.cli.interrupts import Interrupts
-from appliance.cli.local import End, Event, Local, Prefill
+from appliance.cli.local import BadInputFile, End, Event, Local, Prefill, checked_text
 from appliance.cli.progress import Progress
 from engine.errors import ColibriError
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     local = Local(settings)
     if is_terminal:
         print(f"{local.path.name}, context {local.engine.info.n_ctx}. /help explains.", file=sys.stderr)
-    start = [{"role": "system", "content": args.system}] if args.system else []
+    start = [{"role": "system", "content": checked_text(args.system, "--system")}] if args.system else []
     # A pipe has nobody who could go on: there a Ctrl-C ends the command, as everywhere.
     with Interrupts() if is_terminal else nullcontext() as interrupts:
         _talk(local, start, sampling, settings.n_predict, interrupts)
@@ -64,8 +64,8 @@ def _talk(local: Local, start: list[dict[str, str]], sampling: "Sampling", n_pre
         elif line.startswith("/") and " " not in line and "/" not in line[1:]:
             print(f"there is no command {line}; /help lists them", file=sys.stderr)
         elif line.strip():
-            turn = [*messages, {"role": "user", "content": line}]
             try:
+                turn = [*messages, {"role": "user", "content": checked_text(line, "the line")}]
                 answer = _answer(local, turn, sampling, n_predict, interrupts)
             except ColibriError as error:
                 # A full context ends the conversation, not the program; a pipe has nobody who could go on.
@@ -146,7 +146,11 @@ def _turns(interrupts: Interrupts | None) -> Iterator[str]:
 
 
 def _piped() -> str:
-    line = sys.stdin.readline()
+    line = sys.stdin.buffer.readline()
     if not line:
         raise EOFError
-    return line.rstrip("\r\n")
+    try:
+        return line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start} of a line is 0x{line[error.start]:02x}"
+        raise BadInputFile(f"stdin is not UTF-8 text: {where}") from None

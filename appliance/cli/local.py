@@ -1,5 +1,6 @@
 """The model in this very process, for run, chat, bench and logits. Not here: the worker process that serve starts."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from appliance.cli.background import Background
 from appliance.cli.progress import Progress
 from appliance.settings import Settings
-from engine.errors import ColibriError, ContextLengthExceeded, UnsupportedModel
+from engine.errors import ColibriError, ContextLengthExceeded, UnsupportedModel, UsageError
 
 if TYPE_CHECKING:
     from engine.generate import Engine
@@ -206,6 +207,19 @@ def read_text(path: Path | None) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInputFile(f"{name} is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}") from None
+
+
+def checked_text(text: str, name: str) -> str:
+    """The text of an argument or a line, whatever the locale; raises UsageError if it is not UTF-8.
+
+    Bytes that the locale does not know come as lone surrogates: in the C locale everything that is not ASCII.
+    """
+    if not any("\ud800" <= char <= "\udfff" for char in text):
+        return text
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}") from None
 
 
 def _checked(path: Path, settings: Settings) -> "GgufFile":

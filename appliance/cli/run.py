@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli.flags import ENGINE, MODEL, SAMPLING, add_settings, resolved
-from appliance.cli.local import End, Local, Prefill, Token, read_text
+from appliance.cli.local import End, Local, Prefill, Token, checked_text, read_text
 from appliance.cli.progress import Progress
 from engine.errors import UsageError
 
@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'examples:\n  colibri run -p "What is the capital of France?"\n'
         "  colibri run -m model.gguf -f letter.txt -n 200 --temp 0 --json\n"
         '  echo "Once upon a time" | colibri run --raw -n 50 --seed 7\n\n'
-        "The prompt goes through the model's chat template; --raw gives it to the model as it is."
+        "The prompt goes through the model's chat template;\n"
+        "--raw gives it to the model as it is."
     )
     parser.add_argument("-p", "--prompt", metavar="TEXT", help="the prompt; without -p and -f it is read from stdin")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="read the prompt from a file")
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.raw:
         ids = local.text.encode(prompt, add_special=True, parse_special=True)
     else:
-        system = [{"role": "system", "content": args.system}] if args.system else []
+        system = [{"role": "system", "content": checked_text(args.system, "--system")}] if args.system else []
         ids = local.chat_ids([*system, {"role": "user", "content": prompt}])
     answer = _answer(local, ids, sampling, settings.n_predict, args)
     if args.json:
@@ -69,7 +70,7 @@ def _prompt(args: argparse.Namespace) -> str:
     if args.prompt is not None and args.file is not None:
         raise UsageError("-p and -f both give a prompt; use one")
     if args.prompt is not None:
-        return str(args.prompt)
+        return checked_text(args.prompt, "-p")
     if args.file is None and sys.stdin.isatty():
         raise UsageError('no prompt; give one with -p "TEXT" or -f FILE, or pipe it in (colibri chat talks)')
     return read_text(args.file)
@@ -79,7 +80,8 @@ def _answer(local: Local, ids: list[int], sampling: Any, n_predict: int, args: a
     tokens: list[Token] = []
     end: End | None = None
     progress = Progress()
-    for event in local.generate(ids, sampling, n_predict, stop=args.stop, n_logprobs=args.logprobs):
+    stop = [checked_text(text, "--stop") for text in args.stop]
+    for event in local.generate(ids, sampling, n_predict, stop=stop, n_logprobs=args.logprobs):
         if isinstance(event, Prefill):
             if sys.stderr.isatty() and event.done < event.total:
                 progress.say_over(f"reading the prompt {event.done}/{event.total}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from appliance.cli.columns import safe
 from appliance.cli.flags import MODEL, add_settings, resolved
-from appliance.cli.local import read_text
+from appliance.cli.local import checked_text, read_text
 from engine.errors import UsageError
 from engine.gguf.reader import read_gguf
 from engine.text import open_text
@@ -26,10 +26,11 @@ HELP = "text to token ids and back"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         'examples:\n  colibri tokenize -p "The capital of"                 one line for each token\n'
-        "  colibri tokenize -m model.gguf -f letter.txt --json    {tokens, pieces, n_tokens}\n"
+        "  colibri tokenize -m model.gguf -f letter.txt --json  {tokens, pieces, n_tokens}\n"
         '  colibri tokenize --ids-to-text -p "504 3575 282"       and back\n\n'
-        "Names such as <|im_start|> in the text are read as tokens, and the begin token comes first where the model\n"
-        "asks for one; --no-special takes the text as plain text and adds nothing."
+        "Names such as <|im_start|> in the text are read as tokens, and the begin token\n"
+        "comes first where the model asks for one; --no-special takes the text as plain\n"
+        "text and adds nothing."
     )
     parser.add_argument("-p", "--prompt", metavar="TEXT", help="the text; without -p and -f it is read from stdin")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="read the text from a file, byte for byte")
@@ -62,7 +63,7 @@ def _given(args: argparse.Namespace) -> str:
     if args.prompt is not None and args.file is not None:
         raise UsageError("-p and -f both give a text; use one")
     if args.prompt is not None:
-        return str(args.prompt)
+        return checked_text(args.prompt, "-p")
     if args.file is None and sys.stdin.isatty():
         raise UsageError('no text; give one with -p "TEXT" or -f FILE, or pipe it in')
     return read_text(args.file)

@@ -89,6 +89,11 @@ def test_a_prompt_that_is_not_utf8_is_told(model: str) -> None:
     assert done.code == 3 and "stdin is not UTF-8 text: byte 2 is 0xff" in done.err
 
 
+def test_a_line_that_is_not_utf8_is_told(model: str) -> None:
+    done = inside("chat", "-m", model, "-n", "1", stdin=b"ab\xff\n")
+    assert done.code == 3 and "stdin is not UTF-8 text: byte 2 of a line is 0xff" in done.err
+
+
 def test_an_input_without_end_is_refused(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appliance.cli.local.MOST_INPUT_BYTES", 3 << 20)
     done = inside("run", "-m", model, "-f", "/dev/zero")

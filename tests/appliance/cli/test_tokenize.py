@@ -1,11 +1,12 @@
 """`colibri tokenize` as a user meets it. Not here: whether the ids are right (tests/engine/tokenizer)."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.appliance.cli.shell import inside
+from tests.appliance.cli.shell import ARGV, colibri, environment, inside
 from tests.tiny import tiny_llama
 
 
@@ -52,3 +53,14 @@ def test_what_cannot_be_done_is_one_sentence(model: str, words: list[str], code:
     done = inside("tokenize", "-m", model, *words)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert seen in done.err
+
+
+def test_an_argument_means_the_same_in_the_c_locale(model: str) -> None:
+    words = ("tokenize", "-m", model, "--json", "-p", "你好 é")
+    plain = colibri(*words, LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0")
+    assert plain.code == 0 and plain.out == colibri(*words, PYTHONUTF8="1").out
+
+
+def test_an_argument_that_is_not_utf8_is_told() -> None:
+    done = subprocess.run([*ARGV, "tokenize", "-p", b"ab\xff"], capture_output=True, env=environment(), timeout=60)
+    assert done.returncode == 2 and b"-p is not UTF-8 text: byte 2 is 0xff" in done.stderr
