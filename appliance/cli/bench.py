@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "examples:\n  colibri bench -m model.gguf\n  colibri bench -m model.gguf -p 256 -n 64 -t 1-4 -r 3 -o json\n"
         "  colibri bench -m model.gguf -p 0 -n 64 -d 0,4096 -ctk f16,q8_0\n\n"
-        "Number lists: 512 or 1,2,4 or 1-4 or 2-8+2 or 1-8*2. ceiling: what this machine's memory can be read with."
+        "Number lists: 512 or 1,2,4 or 1-4 or 2-8+2 or 1-8*2.\nceiling: what this machine's memory can be read with."
     )
     tests = parser.add_argument_group("tests")
     for names, default, words in (

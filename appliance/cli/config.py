@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "examples:\n  colibri config explain\n"
         "  COLIBRI_PORT=9000 colibri config explain --profile long-doc -t 4 --json\n\n"
-        "A COLIBRI_* variable or a profile key that nothing reads is an error (exit code 2)."
+        "A COLIBRI_* variable or a profile key that nothing reads is an error (exit\ncode 2)."
     )
     parser.add_argument("action", choices=["explain"], help="explain: list them all")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")

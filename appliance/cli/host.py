@@ -16,8 +16,9 @@ ACTIONS = ("show", "plan", "apply", "revert", "status")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Show what this host's kernel settings are and change them so that they can be put back exactly.\n"
-        "apply and revert only say what they would do until --yes is given."
+        "Show what this host's kernel settings are and change them so that they can be\n"
+        "put back exactly."
+        " apply and revert only say what they would do until --yes is given."
     )
     parser.epilog = (
         "examples:\n  colibri host                        what is set now\n"

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n  colibri inspect model.gguf             metadata, tensors by type, whether it runs here\n"
         "  colibri inspect models/                every file of a folder, broken ones with their reason\n"
         "  colibri inspect model.gguf --tensors   each tensor too\n\n"
-        "exit code 3 when the file is broken or does not run here (the reason is on stderr)"
+        "Exit code 3 when the file is broken or does not run here; the reason is on stderr"
     )
     parser.add_argument("path", nargs="?", metavar="FILE|DIR", help="default: the model of the settings")
     parser.add_argument("--tensors", action="store_true", help="list each tensor, not only the sums by type")

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from errno import ENOSPC
 from importlib import import_module
 
 # name: (module, the sentence of the overview); the modules load numba, aiohttp or pydantic, so not before they are run.
@@ -37,8 +38,9 @@ Try:
 """
 
 EXIT_CODES = """\
-Exit code: 0 ok, 1 the work failed, 2 wrong usage, 3 bad model or input file, 4 does not fit into memory,
-5 cannot reach or port taken, 130 interrupted. Results go to stdout, talk and progress to stderr.
+Exit code: 0 ok, 1 the work failed, 2 wrong usage, 3 bad model or input file,
+4 does not fit into memory, 5 cannot reach or port taken, 130 interrupted.
+Results go to stdout, talk and progress to stderr.
 """
 
 
@@ -72,6 +74,7 @@ def version() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; nothing but an exit code leaves here."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a model may say what the terminal's encoding cannot
@@ -121,6 +124,13 @@ def _dispatch(words: list[str]) -> int:
     return int(module.run(args))
 
 
+def _open_closed_streams() -> None:
+    """A stream that the caller closed (>&-) is None in Python; nobody reads or writes there then."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+
+
 def _told(error: Exception) -> int:
     if os.environ.get("COLIBRI_DEBUG") == "1":
         import traceback
@@ -132,6 +142,8 @@ def _told(error: Exception) -> int:
         return _say(error.message, error.exit_code)
     if isinstance(error, MemoryError):
         return _say("the machine has no memory left for this; a smaller context or --load-mode mmap needs less", 4)
+    if isinstance(error, OSError) and error.errno == ENOSPC:
+        return _say(f"there is no space left on the device for {error.filename or 'what has to be written'}", 1)
     words = " ".join(str(error).split())[:300]
     return _say(f"{type(error).__name__}: {words or 'no more is known'} (COLIBRI_DEBUG=1 shows where)", 1)
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n  colibri plan model.gguf               this machine, the settings' context\n"
         "  colibri plan model.gguf -c 32768      does a context of 32768 fit?\n"
         "  colibri plan model.gguf -ctk q8_0 -ctv q8_0 --load-mode mmap\n\n"
-        "exit code 4 when it does not fit (the smallest change that would fit is on stderr)"
+        "Exit code 4 when it does not fit; the smallest change that would fit is on stderr"
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="default: the model of the settings")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")

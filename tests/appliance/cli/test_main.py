@@ -126,3 +126,17 @@ def test_a_reader_who_left_is_no_error() -> None:
     line = " ".join(ARGV) + " config explain | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, env=environment(), timeout=60)
     assert done.returncode == 0 and done.stderr == b"" and done.stdout.startswith(b"SETTING")
+
+
+def test_closed_streams_are_nobody_s_and_no_error() -> None:
+    for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
+        words = ["sh", "-c", f'"$@" {closed}', "sh", *ARGV, "config", "explain"]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    words = ["sh", "-c", '"$@" >/dev/full', "sh", *ARGV, "config", "explain"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60)
+    assert done.returncode == 1 and done.stderr.startswith("colibri: error: there is no space left on the device")
+    assert len(done.stderr.splitlines()) == 1
