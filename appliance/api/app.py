@@ -1,9 +1,10 @@
 """The application as a function of its services. Not here: sockets, signals, start and stop (serve.py)."""
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from appliance.api.auth import ACCESS, auth
 from appliance.api.doors import doors
+from appliance.api.errors import UnmetExpectation, error_response
 from appliance.api.health import live
 from appliance.api.middleware import answer, on_prepare
 from appliance.api.routes import ROUTES
@@ -18,10 +19,22 @@ def make_app(services: Services) -> web.Application:
     app[ACCESS] = {}
     for route in ROUTES:
         resource = app.router.add_resource(route.path)
-        resource.add_route(route.method, route.handler)
+        resource.add_route(route.method, route.handler, expect_handler=_expect)
         if route.method == "GET":
-            resource.add_route("HEAD", route.handler)
+            resource.add_route("HEAD", route.handler, expect_handler=_expect)
         app[ACCESS][resource] = route.access
     app.on_response_prepare.append(on_prepare)
     services.metrics.ask(lambda: live(services))
     return app
+
+
+async def _expect(request: web.Request) -> web.StreamResponse | None:
+    """Tell a client that waits before it sends its body to go on; any other expectation cannot be met."""
+    if request.version < HttpVersion11:
+        return None  # HTTP/1.0 has no expectations
+    if request.headers["Expect"].lower() != "100-continue":
+        return error_response(UnmetExpectation("the Expect header asks for something else than 100-continue"))
+    assert request.transport is not None
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # handle_error takes any byte for an answer under way
+    return None

@@ -36,6 +36,10 @@ class TooLarge(RequestError):
     status, code = 413, "request_too_large"
 
 
+class UnmetExpectation(RequestError):
+    status, code = 417, "expectation_failed"
+
+
 class TooSlow(RequestError):
     status, code = 408, "request_timeout"
 

@@ -66,6 +66,13 @@ class Connection(web.RequestHandler):
         response.force_close()
         return response
 
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """A body that cannot be decoded was refused already and is met again when its rest is read; others are logged
+        as `public` does, without a message."""
+        fault = kw.get("exc_info")
+        if isinstance(fault, BaseException) and not isinstance(fault, web.RequestPayloadError):
+            public(fault, "a connection")
+
     def _dawdled(self) -> None:
         if self._request_count == 0 and self.transport is not None:
             self.transport.abort()

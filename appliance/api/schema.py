@@ -5,6 +5,8 @@ names is refused by `fields.py` with the nearest name. Messages keep only the fi
 back what they were sent, with more beside it.
 """
 
+import re
+from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -55,24 +57,40 @@ def _prompt_tag(value: Any) -> str | None:
     return "<text>" if isinstance(value, str) else None
 
 
-Ids = Annotated[list[int], Field(min_length=1)]
+# Arrays end at their first fault: each further one would cost a kilobyte and be told to nobody.
+Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 Stop = Annotated[
-    Annotated[str, Tag("<string>")] | Annotated[list[str], Tag("<array>")],
+    Annotated[str, Tag("<string>")] | Annotated[list[str], Field(fail_fast=True), Tag("<array>")],
     _one_of(string="<string>", array="<array>"),
     BeforeValidator(_stops),
 ]
 Prompt = Annotated[
     Annotated[str, Tag("<text>")]
-    | Annotated[list[str], Tag("<texts>")]
+    | Annotated[list[str], Field(fail_fast=True), Tag("<texts>")]
     | Annotated[Ids, Tag("<ids>")]
-    | Annotated[list[Ids], Tag("<lists of ids>")],
+    | Annotated[list[Ids], Field(fail_fast=True), Tag("<lists of ids>")],
     Discriminator(
         _prompt_tag,
         custom_error_type="wrong_kind",
         custom_error_message="text, token ids, or an array of texts or of arrays of ids expected",
     ),
 ]
-TokenIds = dict[Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
+
+
+def _wrong_bias(value: Any) -> Any:
+    """Leave only the first wrong entry, if there is one: an object's faults are all collected, arrays' are not."""
+    if isinstance(value, dict):
+        for key, bias in value.items():
+            if not TOKEN_ID.fullmatch(key) or type(bias) not in (int, float) or not -100 <= bias <= 100:
+                return {key: bias}
+    return value
+
+
+TOKEN_ID = re.compile(r"[0-9]{1,9}")
+TokenIds = Annotated[
+    dict[Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]],
+    BeforeValidator(_wrong_bias),
+]
 
 
 def _not_zero(value: int) -> int:
@@ -81,8 +99,15 @@ def _not_zero(value: int) -> int:
     return value
 
 
+def _few_pairs(value: Any) -> Any:
+    """No more pairs than it takes to see that there are too many."""
+    return dict(islice(value.items(), MAX_PAIRS + 1)) if isinstance(value, dict) else value
+
+
+MAX_PAIRS = 16
 MetadataKey = Annotated[str, StringConstraints(max_length=64)]
 MetadataValue = Annotated[str, StringConstraints(max_length=512)]
+Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=MAX_PAIRS), BeforeValidator(_few_pairs)]
 Limit = Annotated[int, Field(ge=-1), AfterValidator(_not_zero)]
 
 
@@ -108,7 +133,7 @@ class TextPart(BaseModel):
 
 
 Content = Annotated[
-    Annotated[str, Tag("<string>")] | Annotated[list[TextPart], Tag("<array>")],
+    Annotated[str, Tag("<string>")] | Annotated[list[TextPart], Field(fail_fast=True), Tag("<array>")],
     _one_of(string="<string>", array="<array>"),
 ]
 
@@ -135,7 +160,7 @@ class Message(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
 
@@ -155,6 +180,9 @@ class Message(BaseModel):
         fields = self.model_dump(exclude_none=True, include={"name", "tool_calls", "tool_call_id", "reasoning_content"})
         role = "system" if self.role == "developer" else self.role
         return {"role": role, "content": content, **fields}
+
+
+Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
 
 
 class StreamOptions(Body):
@@ -190,7 +218,7 @@ class Sampled(Body):
     cache_prompt: bool | None = Field(None, description="accepted; it never changes an answer")
     id_slot: int | None = Field(None, ge=-1, le=0, description="there is one slot, 0")
     user: str | None = None
-    metadata: dict[MetadataKey, MetadataValue] | None = Field(None, max_length=16)
+    metadata: Metadata | None = None
 
     @model_validator(mode="after")
     def few_stops(self) -> Self:
@@ -211,7 +239,7 @@ class ResponseFormat(BaseModel):
 class ChatRequest(Sampled):
     """POST /v1/chat/completions."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: Messages
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     n_probs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="llama-server's word for top_logprobs")
@@ -221,7 +249,7 @@ class ChatRequest(Sampled):
     service_tier: str | None = None
     reasoning_effort: str | None = None
     store: bool | None = None
-    modalities: list[Literal["text"]] | None = None
+    modalities: Annotated[list[Literal["text"]], Field(fail_fast=True)] | None = None
 
     @model_validator(mode="after")
     def asks_for_logprobs(self) -> Self:
@@ -267,13 +295,13 @@ class TokenizeRequest(Body):
 class DetokenizeRequest(Body):
     """POST /detokenize."""
 
-    tokens: list[int]
+    tokens: Annotated[list[int], Field(fail_fast=True)]
 
 
 class ApplyTemplateRequest(Body):
     """POST /apply-template."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: Messages
     model: str | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None

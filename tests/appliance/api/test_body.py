@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from appliance.api.body import MAX_DEPTH, body_cap, parse_object
+from appliance.api.body import MAX_DEPTH, MAX_PARTS, body_cap, parse_object
 from appliance.api.errors import InvalidJson
 
 
@@ -50,7 +50,7 @@ def test_everything_else_is_refused_in_one_sentence(raw: bytes, words: str) -> N
 
 def test_nesting_has_a_limit_that_no_depth_can_crash() -> None:
     assert parse_object(nested(MAX_DEPTH - 1))
-    for levels in (MAX_DEPTH + 1, 5_000, 2_000_000):
+    for levels in (MAX_DEPTH + 1, 5_000, MAX_PARTS - 10):
         with pytest.raises(InvalidJson, match="nested"):
             parse_object(nested(levels))
 
@@ -58,6 +58,24 @@ def test_nesting_has_a_limit_that_no_depth_can_crash() -> None:
 def test_a_wide_body_is_no_deep_body() -> None:
     wide = {"tokens": list(range(100_000)), "messages": [{"content": "é"}] * 1000}
     assert parse_object(json.dumps(wide).encode()) == wide
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"1,", b"{},", b'"",', b"[],", b'"\\"",', b"["],
+    ids=["number", "object", "string", "array", "quote", "open"],
+)
+def test_a_body_of_millions_of_values_is_refused_before_it_is_parsed(piece: bytes) -> None:
+    with pytest.raises(InvalidJson, match="commas and brackets"):
+        parse_object(b'{"messages": [' + piece * 1_000_000 + b"0]}")
+
+
+@pytest.mark.parametrize("piece", ["[1,{", '\\"', "\\\\"])
+def test_a_long_text_is_one_part_whatever_is_in_it(piece: str) -> None:
+    content = piece * 1_000_000
+    assert parse_object(f'{{"content": "{content}"}}'.encode())["content"] == json.loads(f'"{content}"')
+    with pytest.raises(InvalidJson, match="Unterminated"):
+        parse_object(f'{{"content": "{content}'.encode())
 
 
 def test_the_cap_grows_with_the_context() -> None:

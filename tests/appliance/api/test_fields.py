@@ -1,5 +1,6 @@
 """Fields: each is honoured, harmlessly ignored, or refused by name; never taken and dropped."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -11,8 +12,12 @@ from engine.errors import ColibriError
 HI = [{"role": "user", "content": "hi"}]
 
 
+def ask(**fields: Any) -> dict[str, Any]:
+    return {"messages": HI, **fields}
+
+
 def chat(**fields: Any) -> ChatRequest:
-    return parse(ChatRequest, {"messages": HI, **fields})
+    return parse(ChatRequest, ask(**fields))
 
 
 def refused(**fields: Any) -> ColibriError:
@@ -196,3 +201,27 @@ def test_small_routes_are_closed_too() -> None:
     with pytest.raises(ColibriError) as caught:
         parse(TokenizeRequest, {"contents": "a", "content": "b"})
     assert caught.value.param == "contents"
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "words"),
+    [
+        (ChatRequest, {"messages": [1] * 100_000}, "messages[0]: an object expected"),
+        (ChatRequest, {"messages": [{"role": "user", "content": [{}] * 100_000}]}, "messages[0].content[0].type is"),
+        (ChatRequest, ask(stop=[1] * 100_000), "stop[0]: a string expected"),
+        (ChatRequest, ask(logit_bias={f"x{i}": 1 for i in range(100_000)}), "logit_bias: a token id as key"),
+        (ChatRequest, ask(logit_bias={str(i): "x" for i in range(100_000)}), "logit_bias: a number expected"),
+        (ChatRequest, ask(logit_bias={"1": 1, "2": 101}), "logit_bias: at most 100.0 expected"),
+        (ChatRequest, ask(logit_bias={"1": True}), "logit_bias: a number expected"),
+        (ChatRequest, ask(metadata={str(i): "x" for i in range(100_000)}), "metadata: at most 16 items"),
+        (CompletionRequest, {"prompt": [1.5] * 100_000}, "prompt[0]: a whole number"),
+    ],
+)  # fmt: skip
+def test_a_hundred_thousand_faults_cost_one(model: type[Any], body: dict[str, Any], words: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(ColibriError) as caught:
+        parse(model, body)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert caught.value.message.startswith(words)
+    assert peak < 16 << 20

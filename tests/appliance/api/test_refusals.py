@@ -117,6 +117,23 @@ async def test_what_is_no_http_gets_json_or_a_closed_door(shared: Service, raw: 
     assert (await shared.call("GET", "/livez"))[0] == 200
 
 
+async def test_a_body_that_is_not_what_its_encoding_says_leaves_no_stack_in_the_log(
+    shared: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    status, answer, _ = await shared.call("POST", CHAT, b"{" + b" " * 500 + b"}", Content_Encoding="gzip")
+    assert (status, checked(answer)["code"]) == (400, "invalid_json")
+    await asyncio.sleep(0.1)
+    assert (await shared.call("GET", "/health"))[0] == 200
+    assert not [record for record in caplog.records if record.exc_info or "Traceback" in record.getMessage()]
+
+
+async def test_a_client_that_expects_100_continue_is_served_and_any_other_expectation_refused(shared: Service) -> None:
+    assert (await shared.call("POST", CHAT, ask(max_tokens=1), Expect="100-continue"))[0] == 200
+    status, answer, headers = await shared.call("POST", CHAT, ask(), Expect="tea")
+    assert (status, checked(answer)["code"]) == (417, "expectation_failed")
+    assert headers["Content-Type"].startswith("application/json")
+
+
 async def test_a_client_s_request_id_comes_back_unless_it_is_odd(shared: Service) -> None:
     _, _, headers = await shared.call("GET", "/livez", X_Request_Id="mine-1.2_3:4")
     assert headers["X-Request-Id"] == "mine-1.2_3:4"
