@@ -176,7 +176,9 @@ class Session:
             value = logprob if math.isfinite(logprob) else SMALLEST_LOGPROB
             return TokenLogprob(token, self._vocab.bytes_of(token), max(value, SMALLEST_LOGPROB), top)
 
-        return entry(out.token, out.logprob, tuple(entry(token, logprob) for token, logprob in out.top))
+        # The engine's two figures for one token differ in the last float bits; a client compares them.
+        own = next((logprob for token, logprob in out.top if token == out.token), out.logprob)
+        return entry(out.token, own, tuple(entry(token, logprob) for token, logprob in out.top))
 
     def _done(self, finish: FinishReason, stop: str | None, n_cached: int, seed: int | None) -> Frame:
         n_prompt = len(self.request.prompt_ids)
