@@ -64,3 +64,19 @@ def test_two_commands_may_fill_one_empty_cache_at_once(tmp_path: Path) -> None:
         _, err = command.communicate(timeout=120)
         assert command.returncode == 0, err
     assert run(COMPILE, COLIBRI_KERNEL_CACHE=str(tmp_path)).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("end", ["nbc", "nbi"])
+def test_a_cut_file_in_the_cache_is_made_anew(end: str, tmp_path: Path) -> None:
+    """A full disk or a power loss leaves such files; numba alone fails on them at every start from then on."""
+    load = "from engine.load import _compile; from engine.quants.f32 import unpack_row; "
+    load += "_compile([unpack_row], lambda *_: None); print(unpack_row.address > 0)"
+    cache = tmp_path / "cache"
+    run(COMPILE, COLIBRI_KERNEL_CACHE=str(cache))
+    cut = list(cache.rglob(f"*unpack_row*.{end}"))
+    assert cut
+    for path in cut:
+        path.write_bytes(path.read_bytes()[: 40 if end == "nbc" else 0])
+    done = run(load, COLIBRI_KERNEL_CACHE=str(cache))
+    assert done.stdout == "True\n", done.stderr
+    assert run(COMPILE, COLIBRI_KERNEL_CACHE=str(cache)).stdout.strip() == "[]"
