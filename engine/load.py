@@ -18,7 +18,6 @@ from engine.kernels.isa import ISA
 from engine.kernels.jit import Kernel, compile_all
 from engine.kernels.pack import pack_panels
 from engine.kernels.team import KERNELS, Team
-from engine.kernels.warm import CUT, forget
 from engine.models.parts import Parts
 from engine.models.registry import ARCHITECTURES
 from engine.models.shape import DecoderShape
@@ -79,7 +78,7 @@ def _build(
     )  # fmt: skip
     team_size = max(options.threads, options.threads_batch)
     rows = min(options.ubatch_size, chosen.n_ctx)
-    _compile(_kernels(model, shape, store, kv, chosen), on_progress)
+    compile_all(_kernels(model, shape, store, kv, chosen), lambda d, t, name: on_progress("compile", d, t, name))
     notes = list(chosen.warnings)
     arena: Any = None
     if chosen.load_mode == "resident":
@@ -116,16 +115,6 @@ def _kernels(model: Any, shape: DecoderShape, store: Store, kv: KvCache, chosen:
         matrix.body = body
     packing = [pack_panels, *(m.quant.pack for m in store.matrices)] if resident else []
     return [*rehearsal.program.kernels, *KERNELS, *packing]
-
-
-def _compile(kernels: list[Kernel], on_progress: Progress) -> None:
-    """Every kernel from the cache or compiled; a cache with a cut file is made anew, it must not stop every start."""
-    report = lambda done, total, name: on_progress("compile", done, total, name)  # noqa: E731
-    try:
-        compile_all(kernels, report)
-    except CUT:
-        forget(kernels)
-        compile_all(kernels, report)
 
 
 def _cpus(machine: Machine, threads: int) -> tuple[int, ...]:

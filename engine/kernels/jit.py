@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from engine.kernels.isa import ISA
@@ -30,6 +31,8 @@ from numba import types  # isort: skip
 _ROOT = Path(__file__).resolve().parent.parent
 i64 = types.int64
 _COMPILING = threading.Lock()
+# What numba raises when it reads a cache file that was cut by a full disk or a lost power supply.
+_CUT = (EOFError, UnpicklingError)
 
 
 @cache
@@ -112,9 +115,33 @@ class Kernel:
         return int(self._compiled.address)
 
     def _compile(self) -> Any:
-        numba.config.CACHE_DIR = _folder(self.function.__module__)
+        """From the cache, or into it; a cut file in it is removed, a full disk only costs time."""
+        try:
+            return self._build(cached=True)
+        except _CUT:
+            self._forget()
+        except OSError:
+            return self._build(cached=False)
+        try:
+            return self._build(cached=True)
+        except OSError:
+            return self._build(cached=False)
+
+    def _build(self, cached: bool) -> Any:
+        if cached:
+            numba.config.CACHE_DIR = _folder(self.function.__module__)
         signature = types.void(*[i64] * self.n_args)
-        return numba.cfunc(signature, cache=True, nopython=True, error_model="numpy")(self.function)
+        return numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(self.function)
+
+    def _files(self) -> list[Path]:
+        """The cached code of this kernel and its index."""
+        module = self.function.__module__
+        folder = cache_root() / f"{module.rsplit('.', 1)[-1]}-{digest(module)}"
+        return list(folder.rglob(f"*{self.function.__name__}-*.nb[ci]"))
+
+    def _forget(self) -> None:
+        for path in self._files():
+            path.unlink(missing_ok=True)
 
     def __call__(self, *args: int) -> None:
         """Call from Python (tests, load time). The GIL is released, as for any foreign call."""
@@ -124,8 +151,7 @@ class Kernel:
 
     @property
     def is_cached(self) -> bool:
-        folder = cache_root() / f"{self.function.__module__.rsplit('.', 1)[-1]}-{digest(self.function.__module__)}"
-        return any(folder.rglob(f"*{self.function.__name__}-*.nbc"))
+        return any(path.suffix == ".nbc" for path in self._files())
 
 
 def op(function: Callable[..., None]) -> Kernel:

@@ -12,27 +12,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from queue import SimpleQueue
 from threading import Thread
 
 from engine.errors import EngineFailed
-from engine.kernels.jit import Kernel, cache_root, digest
+from engine.kernels.jit import Kernel
 
 PR_SET_PDEATHSIG = 1
-# What numba raises when it reads a file of its cache that was cut: by a full disk, by a machine that lost its power.
-CUT = (EOFError, UnpicklingError)
-
-
-def forget(kernels: Iterable[Kernel]) -> None:
-    """Remove what the cache holds of `kernels`; another process that reads it just then compiles."""
-    for kernel in kernels:
-        module, name = kernel.function.__module__, kernel.function.__name__
-        folder = cache_root() / f"{module.rsplit('.', 1)[-1]}-{digest(module)}"
-        for path in folder.rglob(f"*{name}-*.nb[ci]"):
-            path.unlink(missing_ok=True)
 
 
 def compile_missing(kernels: Sequence[Kernel], on_progress: Callable[[int, int, str], None]) -> None:
@@ -95,11 +83,7 @@ def main(parent: int, names: Sequence[str]) -> None:
     for name in names:
         module, function = name.split(":")
         compiled: Kernel = getattr(importlib.import_module(module), function)
-        try:
-            _ = compiled.address
-        except CUT:
-            forget([compiled])
-            _ = compiled.address
+        _ = compiled.address
         print(compiled.name, flush=True)
 
 
