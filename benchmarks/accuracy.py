@@ -211,7 +211,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Judge next-token distributions against the exact float32 forward.")
     parser.add_argument("who", choices=("peer", "ours"))
     parser.add_argument("--write", action="store_true", help="peer: ask anew and write tests/vectors/smollm2.json")
-    parser.add_argument("--server", help="peer: a llama-server binary (or COLIBRI_PEER_SERVER, or PATH)")
+    parser.add_argument("--server", help="peer: a llama-server binary (or PEER_SERVER, or PATH)")
     parser.add_argument("flags", nargs="*", help="ours: further flags of colibri logits, after --")
     args = parser.parse_args()
     (run_peer if args.who == "peer" else run_ours)(args)

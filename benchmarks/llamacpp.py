@@ -1,6 +1,6 @@
 """llama.cpp as the peer: its native binaries and the xllamacpp package, started, pinned and asked over HTTP.
 
-Binaries are given by flag or by COLIBRI_PEER_BENCH / COLIBRI_PEER_SERVER, or found on PATH.
+Binaries are given by flag or by PEER_BENCH / PEER_SERVER, or found on PATH.
 Not here: what is compared (peers.py, serve.py, accuracy.py).
 """
 
@@ -38,7 +38,7 @@ sys.stdin.read()
 
 def binary(name: str, given: str | None = None) -> str | None:
     """The path of llama-bench or llama-server: the flag, else the environment, else PATH; None when there is none."""
-    asked = given or os.environ.get(f"COLIBRI_PEER_{name.removeprefix('llama-').upper()}")
+    asked = given or os.environ.get(f"PEER_{name.removeprefix('llama-').upper()}")
     if asked and not os.access(asked, os.X_OK):
         raise SystemExit(f"{asked} cannot be run; give the path of a built {name}")
     return asked or shutil.which(name)

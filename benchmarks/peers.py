@@ -140,7 +140,7 @@ def stamp(model: Path) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Colibri against llama.cpp, whole model, in turn.")
-    parser.add_argument("--bench", help="a llama-bench binary (or COLIBRI_PEER_BENCH, or PATH)")
+    parser.add_argument("--bench", help="a llama-bench binary (or PEER_BENCH, or PATH)")
     parser.add_argument("--bench-flags", action="append", help="a set of llama-bench flags, e.g. '-fa 1'; repeatable")
     parser.add_argument("--rounds", type=int, default=5, help="alternated rounds, at least 5 for a figure")
     parser.add_argument("--reps", type=int, default=3, help="repetitions inside one turn; their median counts")

@@ -99,7 +99,7 @@ def compete(players: list[Contender], n_rounds: int, n_asks: int, patience_s: fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Streamed answers per second and time to the first piece.")
-    parser.add_argument("--server", help="a llama-server binary (or COLIBRI_PEER_SERVER, or PATH)")
+    parser.add_argument("--server", help="a llama-server binary (or PEER_SERVER, or PATH)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--asks", type=int, default=3, help="measured requests inside one turn; their median counts")
     parser.add_argument("-t", "--threads", type=int, default=2)
