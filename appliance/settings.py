@@ -170,10 +170,6 @@ class Settings(BaseModel):
         """The model file as it lies on disk; raises BadModelFile or UsageError naming what there is instead."""
         return existing_model(self.model, self.models_dir)
 
-    def model_name(self) -> str:
-        """What clients call the model: the alias, else the file's stem."""
-        return self.alias or Path(self.model or "model").name.removesuffix(".gguf")
-
     def engine_spec(self) -> dict[str, Any]:
         """The arguments of EngineOptions as plain values: what the worker gets, and no numba is loaded for it."""
         from appliance.host import default_threads, read_machine

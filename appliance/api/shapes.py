@@ -3,6 +3,7 @@
 Whatever is ours stands beside OpenAI's fields: `timings` (llama-server's names) and `colibri` (seed, notes).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ class Answer:
 
 
 @dataclass(kw_only=True)
-class Shape:
+class Shape(ABC):
     """What all objects of one answer share. `n_top` None: no logprobs were asked for; `n` answers per prompt."""
 
     id: str
@@ -42,15 +43,17 @@ class Shape:
 
     # What the two kinds of completion differ in
 
+    @abstractmethod
     def choice(self, index: int, answer: Answer) -> dict[str, Any]:
-        raise NotImplementedError
+        """A whole choice."""
 
+    @abstractmethod
     def opening(self, index: int) -> dict[str, Any] | None:
         """The first chunk of a choice, if there is one before its text."""
-        raise NotImplementedError
 
+    @abstractmethod
     def delta(self, index: int, piece: Piece, finish: str | None) -> dict[str, Any]:
-        raise NotImplementedError
+        """A chunk's choice."""
 
     # What they share
 

@@ -102,7 +102,6 @@ def test_the_only_model_of_the_folder_is_taken_and_said(tmp_path: Path) -> None:
     found = resolve({"models_dir": str(tmp_path)}, {})
     assert found.settings.model_path() == tmp_path / "a.gguf"
     assert "the only model" in found.provenance["model"].reason
-    assert found.settings.model_name() == "a"
 
 
 def test_two_models_and_no_choice_is_a_question_not_a_guess(tmp_path: Path) -> None:
