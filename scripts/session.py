@@ -31,6 +31,8 @@ COMMANDS = [
 
 
 def main() -> None:
+    if "Paris" not in subprocess.run(["bash", "-c", COMMANDS[0]], capture_output=True, text=True).stdout:
+        sys.exit("the service does not answer as it should; start it with ./up, then record again")
     parts = []
     for command in COMMANDS:
         done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
