@@ -22,6 +22,8 @@ COMMANDS = {
     "inspect": ("inspect", "what a GGUF file holds"),
     "plan": ("plan", "where the memory will go, and whether it fits"),
     "config": ("config", "every setting in force, and where it came from"),
+    "status": ("status", "what the running service does, as plain text"),
+    "tui": ("tui", "the terminal program: watch the service, edit and change profiles"),
     "host": ("host", "show or tune the kernel's huge pages and CPU governor, with undo"),
 }
 
