@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from appliance.pace import Pace
 from appliance.request import Done, Event, Piece, Prefill
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -54,7 +55,7 @@ class _Asked(Collector):
 
 
 class Metrics:
-    """All series of one service. `model` is the public id; `clock` is in seconds and only grows."""
+    """All series of one service. `model` is the public id, see `serves`; `clock` is in seconds and only grows."""
 
     def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
         # A second series for each counter, which no dashboard reads.
@@ -62,6 +63,7 @@ class Metrics:
         self.clock = clock
         self.registry = CollectorRegistry()
         self.counts = {"finished": 0, "failed": 0, "cancelled": 0, "refused": 0}
+        self.pace = Pace()
         self._first_token_s: deque[float] = deque(maxlen=KEPT)
         self._model = model
         self._most_tokens = 0
@@ -104,6 +106,12 @@ class Metrics:
         self._cancelled = self._counter("colibri_cancelled_total", "Answers nobody waited for any more", "phase")
         self._failures = self._counter("colibri_failed_total", "Answers that broke off", "code")
         self._requests = self._counter("colibri_http_requests_total", "Answered HTTP requests", "route", "status")
+        self._handoffs = self._counter("colibri_handoffs_total", "Answers that hand over to a person", "reason")
+        self._switches = self._counter("colibri_profile_switches_total", "Ended swaps by how they ended", "state")
+        self._switch_s = Histogram(
+            "colibri_profile_switch_seconds", "From the order to the end of a swap", ["result"], buckets=SECONDS,
+            registry=self.registry,
+        )  # fmt: skip
 
     def ask(self, source: Callable[[], Iterable[Live]]) -> None:
         """Let `source` add figures at each scrape."""
@@ -112,6 +120,19 @@ class Metrics:
     def page(self) -> bytes:
         """The exposition text."""
         return generate_latest(self.registry)
+
+    def serves(self, model: str) -> None:
+        """From now on answers are of this model; its name is the label `model_name`."""
+        self._model = model
+
+    def switched(self, state: str, seconds: float) -> None:
+        """A swap has ended in `state`, so many seconds after it was ordered."""
+        self._switches.labels(state).inc()
+        self._switch_s.labels(state).observe(seconds)
+
+    def handed_over(self, reason: str) -> None:
+        """A client got the hand-over text in place of an answer."""
+        self._handoffs.labels(reason).inc()
 
     def answered(self, route: str, status: int) -> None:
         """An HTTP answer went out; `route` is a pattern of the router, never a client's path."""
@@ -192,6 +213,7 @@ class Watch:
             case Piece(ids=ids):
                 self.phase = "decode"
                 self.n_generated += len(ids)
+                self.metrics.pace.count(len(ids), now)
                 if self._last is None:
                     self.metrics.first_piece(now - self.began)
                 elif ids:

@@ -88,3 +88,41 @@ def test_process_memory_knows_itself_and_nobody_else() -> None:
     assert 1 << 20 < facts["anon_bytes"] <= facts["rss_bytes"]
     assert facts["major_faults"] >= 0
     assert process_memory(1 << 30) == {}
+
+
+def test_a_swap_is_counted_and_timed_by_its_end() -> None:
+    metrics = Metrics("m")
+    metrics.switched("ready", 12.0)
+    metrics.switched("ready", 700.0)
+    metrics.switched("rolled_back", 3.0)
+    found = series(metrics)
+    assert found['colibri_profile_switches_total{state="ready"}'] == 2
+    assert found['colibri_profile_switch_seconds_bucket{le="30.0",result="ready"}'] == 1
+    assert found['colibri_profile_switch_seconds_sum{result="ready"}'] == 712.0
+    assert found['colibri_profile_switches_total{state="rolled_back"}'] == 1
+
+
+def test_a_hand_over_is_counted_by_its_reason() -> None:
+    metrics = Metrics("m")
+    metrics.handed_over("queue_full")
+    assert series(metrics)['colibri_handoffs_total{reason="queue_full"}'] == 1
+
+
+def test_another_model_has_its_own_series() -> None:
+    metrics = Metrics("one")
+    metrics.first_piece(1.0)
+    metrics.serves("two")
+    metrics.first_piece(2.0)
+    found = series(metrics)
+    assert found['colibri_time_to_first_token_seconds_sum{model_name="one"}'] == 1.0
+    assert found['colibri_time_to_first_token_seconds_sum{model_name="two"}'] == 2.0
+
+
+def test_generated_tokens_set_the_pace() -> None:
+    now = [100.0]
+    metrics = Metrics("m", clock=lambda: now[0])
+    watch = metrics.watch()
+    for n in (1, 2, 3):
+        watch.see(Piece("x", list(range(n))))
+        now[0] += 1.0
+    assert metrics.pace.history(now[0])[-4:] == [0, 1, 2, 3]
