@@ -1,0 +1,38 @@
+"""What a screen of the program looks like as text, and waiting for a look. The one place that knows Textual's private name."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from textual.app import App
+from textual.pilot import Pilot
+
+from tui.keymap import KEYS
+
+
+def frame(app: App) -> str:
+    """The text on the screen, line by line, as wide as the window."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text[: app.size.width] for strip in strips)
+
+
+async def until(pilot: Pilot, holds: Callable[[], object], timeout_s: float = 10.0, what: str = "") -> None:
+    """Wait for a condition, letting the program work; AssertionError with the last frame."""
+    end = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what or 'the condition'} did not come about within {timeout_s} s:\n{frame(pilot.app)}")
+        await pilot.pause()
+        await asyncio.sleep(0.01)
+    await pilot.pause()
+
+
+async def see(pilot: Pilot, *words: str, timeout_s: float = 10.0) -> str:
+    """Wait until all the words are on the screen; gives the frame."""
+    await until(pilot, lambda: all(w in frame(pilot.app) for w in words), timeout_s, f"{words} on the screen")
+    return frame(pilot.app)
+
+
+def key(id: str) -> str:
+    """The first key of a binding."""
+    return KEYS[id].split(",")[0]

@@ -1,0 +1,136 @@
+"""A question in a box: text, choices, the first focus on Cancel. Not here: any particular question."""
+
+from collections.abc import Iterable
+from typing import ClassVar, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tui.looks import Looks
+from tui.widgets.panel import Line, Titled, _text, looks_of
+
+T = TypeVar("T")
+
+
+class Choice(Static, can_focus=True):
+    """A word that can be chosen with enter or space."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "choose", "Choose", show=False)]
+
+    class Chosen(Message):
+        """Somebody chose `choice`."""
+
+        def __init__(self, choice: "Choice") -> None:
+            super().__init__()
+            self.choice = choice
+
+    def __init__(self, words: str, id: str) -> None:
+        super().__init__(f"[ {words} ]", id=id, markup=False)
+
+    def action_choose(self) -> None:
+        self.post_message(self.Chosen(self))
+
+    def on_click(self, _event: events.Click) -> None:
+        self.action_choose()
+
+
+class Box(Titled, Vertical):
+    """The frame of a dialog."""
+
+
+class Dialog(ModalScreen[T]):
+    """Covers the screen until it is answered; escape and Cancel give None.
+
+    A dialog fills `content()`, names its choices in `CHOICES` as (id, words) beside Cancel, and answers in `answer(id)`.
+    """
+
+    title_words: str = ""
+    CHOICES: ClassVar[tuple[tuple[str, str], ...]] = ()
+    CANCEL: ClassVar[str] = "Cancel"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", show=False),
+        Binding("left,h", "app.focus_previous", "Previous", show=False),
+        Binding("right,l", "app.focus_next", "Next", show=False),
+    ]
+
+    def content(self) -> ComposeResult:
+        """The widgets above the choices."""
+        yield from ()
+
+    def answer(self, choice: str) -> T | None:
+        """The dialog's result for a choice that is not Cancel."""
+        return None
+
+    def compose(self) -> ComposeResult:
+        box = Box(classes="dialog titled", id="box")
+        box.caption(self.title_words, "esc Cancel")
+        with box:
+            yield from self.content()
+            with Horizontal(classes="buttons"):
+                yield Choice(self.CANCEL, "cancel")
+                for id, words in self.CHOICES:
+                    yield Choice(words, id)
+
+    def on_mount(self) -> None:
+        self.query_one("#cancel", Choice).focus()
+
+    def on_choice_chosen(self, message: Choice.Chosen) -> None:
+        message.stop()
+        choice = message.choice.id or "cancel"
+        if choice == "cancel":
+            self.dismiss(None)
+        else:
+            self.choose(choice)
+
+    def choose(self, choice: str) -> None:
+        """Answer with a choice and close; override it to ask more before closing."""
+        self.dismiss(self.answer(choice))
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+
+class Lines(Static):
+    """Lines of a dialog in the looks of the program, markup never read."""
+
+    def __init__(self, lines: Iterable[Line], *, id: str | None = None) -> None:
+        super().__init__("", id=id, markup=False)
+        self._lines = list(lines)
+
+    def on_mount(self) -> None:
+        self.set_lines(self._lines)
+
+    def set_lines(self, lines: Iterable[Line]) -> None:
+        from rich.text import Text
+
+        looks: Looks = looks_of(self.app)
+        self.update(Text("\n").join(_text(line, looks) for line in lines))
+
+
+class Ask(Dialog[bool]):
+    """A yes-or-no question in a few lines; True for yes."""
+
+    CHOICES: ClassVar[tuple[tuple[str, str], ...]] = (("yes", "Yes"),)
+
+    def __init__(self, title: str, lines: Iterable[Line], yes: str = "Yes") -> None:
+        super().__init__()
+        self.title_words = title
+        self._lines = list(lines)
+        self._yes = yes
+
+    def content(self) -> ComposeResult:
+        yield Lines(self._lines)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.query_one("#yes", Widget)
+        self.query_one("#yes", Static).update(f"[ {self._yes} ]")
+
+    def answer(self, choice: str) -> bool | None:
+        return True

@@ -1,0 +1,36 @@
+"""Every key by the id that a user's file may change it with. Not here: what a key does (the screens' actions).
+
+Lower case is harmless or asks; nothing that destroys lies on ctrl; no alt keys, which terminals send in many ways.
+"""
+
+from collections.abc import Mapping
+
+from textual.binding import Binding
+
+MODES = ("dash", "profiles", "queue", "batch", "memory", "bench", "logs", "chat")
+TABS = ("Dash", "Profiles", "Queue", "Batch", "Memory", "Bench", "Logs", "Chat")
+SHORT_TABS = ("Dash", "Prof", "Queue", "Batch", "Mem", "Bench", "Logs", "Chat")
+
+KEYS: Mapping[str, str] = {
+    "nav.1": "1,f9", "nav.2": "2,f2", "nav.3": "3,f3", "nav.4": "4,f4", "nav.5": "5,f5", "nav.6": "6,f6",
+    "nav.7": "7,f7", "nav.8": "8,f8",
+    "app.help": "question_mark,f1", "app.command": "colon,ctrl+p", "app.back": "escape", "app.quit": "q",
+    "app.quit_now": "ctrl+q", "app.swap": "s", "app.pause": "p", "app.slower": "plus", "app.faster": "minus",
+    "app.zoom": "z", "app.copy": "y", "app.write": "w", "app.refresh": "ctrl+r", "app.redraw": "ctrl+l",
+    "app.theme": "T", "app.next_panel": "tab", "app.previous_panel": "shift+tab",
+    "link.retry": "r", "link.start": "S",
+    "list.filter": "slash", "list.next": "n", "list.previous": "N", "list.down": "j", "list.up": "k",
+    "list.top": "g", "list.bottom": "G", "list.open": "enter", "list.mark": "space", "list.sort": "o",
+    "prof.edit": "e", "prof.diff": "d", "prof.plan": "m", "prof.clone": "c", "prof.add": "a", "prof.validate": "v",
+    "prof.delete": "D",
+    "edit.save": "ctrl+s,ctrl+o", "edit.diff": "ctrl+t", "edit.apply": "ctrl+r", "edit.problem": "ctrl+g",
+    "diff.unified": "u", "diff.next": "n", "diff.previous": "N", "diff.changes": "a",
+    "swap.background": "b", "swap.abort": "A", "swap.report": "y",
+    "logs.follow": "f", "logs.level": "l", "logs.source": "c", "logs.time": "t", "logs.wrap": "W", "logs.mark": "m",
+}  # fmt: skip
+
+
+def bind(id: str, action: str, description: str = "", *, show: bool = True, keys: str = "", tooltip: str = "",
+         priority: bool = False) -> Binding:  # fmt: skip
+    """The binding of that id on its key; KeyError for an id that the table does not have."""
+    return Binding(keys or KEYS[id], action, description, show=show, id=id, tooltip=tooltip, priority=priority)

@@ -1,0 +1,165 @@
+"""What every screen shares: chrome, sizes, zoom, and that it listens only while it is seen. Not here: any content.
+
+A screen fills `body()` with widgets and gets `show(snap)` for each snapshot. A fault in either shows as a panel that
+failed; the rest of the program goes on.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tui.keymap import bind
+from tui.snap import Snap
+from tui.widgets.banner import Banner
+from tui.widgets.keybar import KeyBar
+from tui.widgets.panel import Titled
+from tui.widgets.status import StatusLine
+from tui.widgets.tabs import TabLine
+
+if TYPE_CHECKING:
+    from tui.app import ColibriApp
+
+TINY = (60, 16)
+SMALL = (80, 24)
+
+
+class LiveScreen(Screen[None]):
+    """A screen with status line, tabs, banner, `body()` and key line."""
+
+    tab: ClassVar[str] = ""  # the tab that is marked
+    CHANGING: ClassVar[frozenset[str]] = frozenset()  # actions that change something: off without a link, or read-only
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("app.next_panel", "next_panel(1)", "Next panel", show=False),
+        bind("app.previous_panel", "next_panel(-1)", "Previous panel", show=False),
+        bind("app.zoom", "zoom", "Zoom"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._zoomed: Widget | None = None
+        self._is_zoom_chosen = False
+
+    @property
+    def program(self) -> "ColibriApp":
+        """The app, with its own type."""
+        return cast("ColibriApp", self.app)
+
+    def body(self) -> ComposeResult:
+        """The widgets between the tabs and the key line."""
+        yield from ()
+
+    def show(self, snap: Snap) -> None:
+        """Paint one snapshot; called only while this screen is the visible one."""
+
+    def compose(self) -> ComposeResult:
+        yield StatusLine()
+        yield TabLine(self.tab)
+        yield Banner(id="banner")
+        with Container(id="body"):
+            yield from self.body()
+        yield Static("", id="small", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.program.snap_signal.subscribe(self, self._hear)
+        self.call_after_refresh(self.apply)
+
+    def on_screen_resume(self) -> None:
+        self.apply()
+
+    def _hear(self, _snap: Snap) -> None:
+        if self.is_current or self.app.screen_stack and self.app.screen.is_modal:
+            self.apply()
+
+    def apply(self) -> None:
+        """Paint the newest snapshot, chrome and content."""
+        if not self.is_mounted:
+            return
+        program, snap = self.program, self.program.snap
+        with self.app.batch_update():
+            self.query_one(StatusLine).show(snap, program.looks, program.marks())
+            self.query_one(TabLine).show(program.looks)
+            self.query_one(Banner).set(program.problems(), *self.size)
+            for panel in self.panels():
+                panel.mark_stale(snap.stale)
+            self.show(snap)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Off and in ( ) when the action changes something and nothing can be changed now."""
+        return None if action in self.CHANGING and self.program.why_not() else True
+
+    # Panels: focus order, zoom, one at a time in a small window
+
+    def panels(self) -> list[Titled]:
+        """The framed parts in the order they were composed, hidden ones too."""
+        return [panel for panel in self.query("#body Titled").results(Titled)]
+
+    def action_next_panel(self, step: int) -> None:
+        stops = [panel for panel in self.panels() if _can_hold_focus(panel)]
+        if self._zoomed is None or not stops:
+            (self.focus_next if step > 0 else self.focus_previous)()
+            return
+        at = stops.index(cast(Titled, self._zoomed)) if self._zoomed in stops else -1
+        self._zoom_on(stops[(at + step) % len(stops)])
+
+    def action_zoom(self) -> None:
+        self._is_zoom_chosen = not self._is_zoom_chosen
+        self._arrange()
+
+    def on_resize(self, event: events.Resize) -> None:
+        width, height = event.size
+        tiny = width < TINY[0] or height < TINY[1]
+        self.set_class(tiny, "-tiny")
+        if tiny:
+            self.query_one("#small", Static).update(f"window is {width}x{height}, 80x24 shows more")
+        self._arrange()
+        self.call_after_refresh(self.apply)
+
+    def _arrange(self) -> None:
+        """Zoom or not, by what was chosen and by the size of the window."""
+        width, height = self.size
+        if self._is_zoom_chosen or width < SMALL[0] or height < SMALL[1]:
+            stops = [panel for panel in self.panels() if _can_hold_focus(panel)]
+            focused = next((panel for panel in stops if panel.has_focus or panel.has_focus_within), None)
+            if stops:
+                self._zoom_on(focused or cast(Titled, self._zoomed) or stops[0])
+        else:
+            self._zoom_on(None)
+
+    def _zoom_on(self, panel: Widget | None) -> None:
+        self._zoomed = panel
+        body = self.query_one("#body")
+        path = {panel, *(panel.ancestors if panel else ())}
+        for widget in _tree(body):
+            widget.set_class(panel is not None and widget in path, "-zoom-path")
+            widget.set_class(panel is not None and widget not in path, "-hidden-by-zoom")
+        if panel is not None:
+            target = panel if panel.focusable else next((w for w in panel.query("*") if w.focusable), None)
+            if target is not None and not panel.has_focus_within:
+                target.focus()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """While one panel is shown alone, the focus takes the picture with it."""
+        if self._zoomed is not None:
+            panel = next((p for p in self.panels() if p is event.widget or p in event.widget.ancestors), None)
+            if panel is not None and panel is not self._zoomed:
+                self._zoom_on(panel)
+
+
+def _tree(body: Widget) -> Iterator[Widget]:
+    """The widgets down to the panels; what is inside a panel stays as it is."""
+    for child in body.children:
+        yield child
+        if not isinstance(child, Titled):
+            yield from _tree(child)
+
+
+def _can_hold_focus(panel: Titled) -> bool:
+    return panel.can_focus or any(child.can_focus for child in panel.query("*"))

@@ -1,0 +1,27 @@
+"""What is wrong right now, in a frame under the tabs, for as long as it is wrong. Not here: what is wrong (problems.py)."""
+
+from rich.text import Text
+
+from tui.problems import Problem
+from tui.widgets.panel import Line, Panel
+
+MOST_LINES = 6
+
+
+class Banner(Panel, can_focus=False):
+    """One box for all problems; it takes no room when there are none."""
+
+    def set(self, problems: list[Problem], width: int, height: int) -> None:
+        """Show these; the first gives the title, each further one a line."""
+        self.display = bool(problems)
+        if not problems:
+            return
+        first, *others = problems
+        lines: list[Line] = list(first.lines)
+        lines += [[(f"{other.mark} {other.title}", other.meaning)] for other in others]
+        most = min(MOST_LINES, max((height - 8) // 2, 1))
+        lines = lines[:most] or [Text("")]
+        self.set_class(first.meaning == "bad", "-bad")
+        self.set_class(first.meaning == "good", "-good")
+        self.styles.height = len(lines) + 2
+        self.show(lines, f"{first.mark} {first.title}", first.right)

@@ -1,0 +1,33 @@
+"""Text from outside made safe for a terminal, and text cut to a width. Not here: numbers (units.py), colours (looks.py)."""
+
+import re
+
+from rich.cells import cell_len, set_cell_size
+
+# Control characters of a model's name or a log line would move the cursor; those of writing direction would turn it.
+UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def plain(text: str, most: int = 2000) -> str:
+    """Text from outside without anything that a terminal would obey, on one line, cut at `most` characters."""
+    return UNSAFE.sub("?", text[:most].replace("\t", "    ").replace("\n", " "))
+
+
+def fit(text: str, width: int, end: str = "~") -> str:
+    """The text in exactly `width` cells: padded, or cut with a sign that says so."""
+    if width <= 0:
+        return ""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, width - len(end)) + end if width > len(end) else set_cell_size(text, width)
+
+
+def ends(left: str, right: str, width: int) -> str:
+    """Two texts at both ends of `width` cells; the right one stays whole, the left one is cut."""
+    room = width - cell_len(right)
+    return fit(left, room) + right if room > 0 else fit(right, width)
+
+
+def ascii_only(text: str) -> str:
+    """The text in 0x20..0x7e: what a console without UTF-8 can show; each other character becomes a question mark."""
+    return "".join(c if " " <= c <= "~" else "?" for c in text)
