@@ -1,46 +1,26 @@
 """Decides from a file's header what a model will take on a machine, each number with its reason. Not here: reading the
-machine (appliance/host.py), loading anything; importing this costs no numba.
+machine (appliance/host.py), what parts cost (footprint.py), loading anything; importing this costs no numba.
 
-    needed = weights + KV cache + reserve        resident and mlock: the weights are memory of our own or pinned
-    needed =           KV cache + reserve        mmap: the file's pages live in the page cache and may be dropped
+    total  = weights + KV cache + engine      resident and mlock: the weights are memory of our own or pinned
+    needed =           KV cache + engine      mmap: the file's pages live in the page cache and may be dropped
 """
 
-import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from engine.budget import MIB, Verdict, budget_of, in_words, mib, threads_for, verdict_of
+from engine.budget import Machine as Machine  # whoever plans names a machine
+from engine.cache.layout import KV_TYPES, PAGE, position_bytes, whole_pages
 from engine.errors import DoesNotFit, UsageError
-from engine.gguf.layout import padded, quoted
+from engine.footprint import API_BYTES, WORKER_BYTES, ModelFacts, buffers_bytes, cache_bytes, engine_bytes
+from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 from engine.models.shape import DecoderShape
-from engine.quants.registry import TYPES
 
-MIB = 1 << 20
-PAGE_POSITIONS = 256  # a KV page is one attention tile: at most 5% against contiguous, 64 costs 15 to 20%
-KV_TYPES = ("f16", "q8_0")
 LOAD_MODES = ("auto", "resident", "mmap", "mlock")
 DEFAULT_CTX = 8192
 LEAST_CTX = 512
 MAX_CTX = 1 << 30
-# Worker and API process (at most 250 and 150 MiB, tested) plus what the kernel wants left over.
-RESERVE_BYTES = 512 * MIB
-PROCESS_BYTES = 400 * MIB
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What this process may use. Bytes; `memory_available` already respects the cgroups, `memory_limit` is their
-    least limit; `cpu_mask` lists the allowed CPUs; `thp` is never, madvise, always or unknown."""
-
-    memory_available: int
-    memory_limit: int | None
-    physical_cores: int
-    cpu_mask: tuple[int, ...]
-    cpu_quota: float | None
-    page_size: int = 4096
-    thp: str = "unknown"
-    swap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +38,8 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a plan; `provenance` is file, machine, request, default, formula or warning. *_bytes are bytes."""
+    """One line of a plan; *_bytes are bytes. `provenance` is measured (read from the file or the machine), derived (a
+    formula), policy (a choice of ours) or operator (asked for)."""
 
     name: str
     value: int | str
@@ -68,65 +49,57 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be allocated, in bytes; `load_mode` is resident, mmap or mlock; `n_ctx` a multiple of 256."""
+    """What will be allocated, in bytes; `load_mode` is resident, mmap or mlock; `n_ctx` a multiple of 256; `reason` is
+    the verdict in one sentence; `max_ctx` the largest context that would fit, 0 for none."""
 
     rows: tuple[Row, ...]
+    warnings: tuple[str, ...]
+    verdict: Verdict
+    reason: str
     n_ctx: int
-    kv_bytes: int
-    weights_bytes: int
-    buffers_bytes: int
+    max_ctx: int
     load_mode: str
-    fits: bool
     threads: int
+    weights: dict[str, int]
+    weights_bytes: int
+    kv_bytes: int
+    kv_bytes_per_token: int
+    buffers_bytes: int
+    engine_bytes: int
     needed_bytes: int
+    total_bytes: int
+    budget_bytes: int
+    budget_reason: str
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        return tuple(row.reason for row in self.rows if row.provenance == "warning")
+    def fits(self) -> bool:
+        return self.verdict != "NO"
+
+    @property
+    def spare_bytes(self) -> int:
+        """What is left of the budget when all weights are in memory; below 0 when they cannot be."""
+        return self.budget_bytes - self.total_bytes
 
 
-def kv_bytes(n_kv_heads: Sequence[int], k_dim: int, v_dim: int, n_ctx: int, type_k: str, type_v: str) -> int:
-    """Bytes of the KV cache for `n_ctx` positions (rounded up to pages): one number of heads per layer, 0 for none."""
-    k, v = TYPES[type_k.upper()], TYPES[type_v.upper()]
-    return sum(n_kv_heads) * (k.row_bytes(k_dim) + v.row_bytes(v_dim)) * padded(n_ctx, PAGE_POSITIONS)
-
-
-def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: int) -> int:
-    """At least the bytes of all work buffers: `ubatch_size` rows of activations, attention's partial sums, rotations
-    for `n_ctx` positions, 16 rows of logits, each thread's scratch. A test compares this with what is allocated."""
-    n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
-    rows = min(ubatch_size, padded(n_ctx, PAGE_POSITIONS))
-    # Activations are kept as float32 and as blocks of 40 bytes per 32 values, for whichever type reads them.
-    acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 6 * (shape.n_embd + n_q + shape.n_ff)
-    tiles = padded(n_ctx, PAGE_POSITIONS) // PAGE_POSITIONS
-    partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
-    scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024
-    return rows * acts + partials + 4 * shape.rope_dim * n_ctx + 64 * shape.n_vocab + threads * scratch
-
-
-def plan(gguf: GgufFile, shape: DecoderShape, machine: Machine, request: PlanRequest) -> Plan:
+def plan(gguf: GgufFile, shape: DecoderShape, machine: Machine, request: PlanRequest, freed_bytes: int = 0) -> Plan:
     """The plan, or DoesNotFit with the smallest change that would fit; UsageError for a request nobody can meet."""
-    _check(shape, request)
-    return _Planner(gguf, shape, machine, request).plan()
+    made = assess(ModelFacts.of(gguf, shape), machine, request, freed_bytes)
+    if made.fits:
+        return made
+    raise DoesNotFit(
+        made.reason, needed_bytes=made.needed_bytes, available_bytes=made.budget_bytes, max_ctx=made.max_ctx
+    )
 
 
-def threads_for(machine: Machine) -> tuple[int, str]:
-    """Threads that compute, and why: physical cores of the mask, within the CPU quota, at least 1."""
-    n, reason = machine.physical_cores, f"physical cores among the {len(machine.cpu_mask)} CPUs this process may use"
-    if machine.cpu_quota is not None and machine.cpu_quota < n:
-        n, reason = math.floor(machine.cpu_quota), f"the cgroup's CPU quota is {machine.cpu_quota:g}"
-    return max(1, n), reason
+def assess(facts: ModelFacts, machine: Machine, request: PlanRequest, freed_bytes: int = 0) -> Plan:
+    """The plan, also of what does not fit: verdict NO then. `freed_bytes` is what a worker that will be stopped first
+    gives back. UsageError for a request nobody can meet."""
+    _check(facts.shape, request)
+    return _Planner(facts, machine, request, freed_bytes).plan()
 
 
 def _check(shape: DecoderShape, request: PlanRequest) -> None:
-    for name, kind in (("cache_type_k", request.type_k), ("cache_type_v", request.type_v)):
-        if kind not in KV_TYPES:
-            raise UsageError(f"{name} is {quoted(kind)}; {' or '.join(KV_TYPES)} is expected", param=name)
-        if shape.head_dim % TYPES[kind.upper()].items:
-            raise UsageError(
-                f"{name} {kind} needs heads of a multiple of 32 values, this model has {shape.head_dim}; use f16",
-                param=name,
-            )
+    position_bytes(shape.head_dim, shape.head_dim, request.type_k, request.type_v)
     if request.load_mode not in LOAD_MODES:
         raise UsageError(
             f"load_mode is {quoted(request.load_mode)}; {', '.join(LOAD_MODES)} are possible", param="load_mode"
@@ -142,75 +115,97 @@ def _check(shape: DecoderShape, request: PlanRequest) -> None:
 class _Planner:
     """One planning: the inputs, and rows that grow while each decision is taken."""
 
-    def __init__(self, gguf: GgufFile, shape: DecoderShape, machine: Machine, request: PlanRequest) -> None:
-        self.gguf, self.shape, self.machine, self.request = gguf, shape, machine, request
-        limit = machine.memory_limit
-        self.budget = machine.memory_available if limit is None else min(limit, machine.memory_available)
-        self.weights = sum(t.n_bytes for t in gguf.tensors.values())
+    def __init__(self, facts: ModelFacts, machine: Machine, request: PlanRequest, freed_bytes: int) -> None:
+        self.facts, self.shape, self.machine, self.request = facts, facts.shape, machine, request
+        self.budget, self.budget_reason = budget_of(machine, freed_bytes)
+        self.weights = facts.weights_bytes
         self.threads = request.threads or threads_for(machine)[0]
         self.rows: list[Row] = []
+        self.warnings: list[str] = []
 
     def plan(self) -> Plan:
         n_ctx = self._context()
-        cache, buffers, reserve = self._kv(n_ctx), self._buffers(n_ctx), self._reserve(n_ctx)
-        self._add("weights_bytes", self.weights, f"{len(self.gguf.tensors)} tensors of the file", "file")
-        self._add("kv_bytes", cache, self._kv_reason(n_ctx), "formula")
-        what = f"activations of {self.request.ubatch_size} rows, rotations, logits, scratch of {self.threads} threads"
-        self._add("buffers_bytes", buffers, what, "formula")
-        parts = "512 MiB" if reserve == RESERVE_BYTES else "400 MiB and the buffers"
-        self._add("reserve_bytes", reserve, f"{parts}: both processes, buffers included", "formula")
+        cache, buffers = self._kv(n_ctx), self._buffers(n_ctx)
+        engine = engine_bytes(buffers)
+        self._weights_rows()
+        self._kv_rows(n_ctx, cache)
+        self._engine_rows(buffers, engine)
         mode = self._load_mode(n_ctx)
-        needed = self._needed(mode, n_ctx)
-        self._add("needed_bytes", needed, _sum_of(mode), "formula")
-        self._add("budget_bytes", self.budget, self._budget_reason(), "machine")
-        threads = self._threads()
+        needed, total = self._needed(mode, n_ctx), self.weights + cache + engine
+        verdict = verdict_of(total, needed, self.budget, mode != "mmap")
+        reason = self._verdict_reason(verdict, mode, n_ctx, total)
+        self._add("needed_bytes", needed, _sum_of(mode), "derived")
+        self._add("total_bytes", total, "weights, KV cache and engine", "derived")
+        self._add("budget_bytes", self.budget, self.budget_reason, "measured")
+        self._add("spare_bytes", self.budget - total, "budget less total", "derived")
+        self._add("verdict", verdict, reason, "derived")
+        self._threads_row()
         return Plan(
-            rows=tuple(self.rows),
-            n_ctx=n_ctx,
-            kv_bytes=cache,
-            weights_bytes=self.weights,
-            buffers_bytes=buffers,
-            load_mode=mode,
-            fits=True,
-            threads=threads,
-            needed_bytes=needed,
-        )
+            rows=tuple(self.rows), warnings=tuple(self.warnings), verdict=verdict, reason=reason, n_ctx=n_ctx,
+            max_ctx=self._most_context("mmap"), load_mode=mode, threads=self.threads, weights=dict(self.facts.weights),
+            weights_bytes=self.weights, kv_bytes=cache, kv_bytes_per_token=self._per_token(), buffers_bytes=buffers,
+            engine_bytes=engine, needed_bytes=needed, total_bytes=total, budget_bytes=self.budget,
+            budget_reason=self.budget_reason,
+        )  # fmt: skip
 
     def _add(self, name: str, value: int | str, reason: str, provenance: str) -> None:
         self.rows.append(Row(name, value, reason, provenance))
 
-    def _warn(self, name: str, reason: str) -> None:
-        self._add(name, "warning", reason, "warning")
-
     def _kv(self, n_ctx: int, request: PlanRequest | None = None) -> int:
-        r, shape = request or self.request, self.shape
-        heads = [shape.n_kv_heads] * shape.n_layers
-        return r.parallel * kv_bytes(heads, shape.head_dim, shape.head_dim, n_ctx, r.type_k, r.type_v)
+        r = request or self.request
+        return cache_bytes(self.shape, n_ctx, r.type_k, r.type_v, r.parallel)
+
+    def _per_token(self) -> int:
+        r, s = self.request, self.shape
+        return s.n_layers * s.n_kv_heads * position_bytes(s.head_dim, s.head_dim, r.type_k, r.type_v)
 
     def _buffers(self, n_ctx: int) -> int:
         return buffers_bytes(self.shape, n_ctx, self.request.ubatch_size, self.threads)
 
-    def _reserve(self, n_ctx: int) -> int:
-        return max(RESERVE_BYTES, PROCESS_BYTES + self._buffers(n_ctx))
-
     def _needed(self, mode: str, n_ctx: int) -> int:
-        weights = 0 if mode == "mmap" else self.gguf.n_bytes
-        return weights + self._kv(n_ctx) + self._reserve(n_ctx)
+        weights = 0 if mode == "mmap" else self.weights
+        return weights + self._kv(n_ctx) + engine_bytes(self._buffers(n_ctx))
+
+    def _weights_rows(self) -> None:
+        for kind, n_bytes in self.facts.weights.items():
+            if n_bytes:
+                self._add(f"weights_{kind}_bytes", n_bytes, "sizes in the file, kinds from the names", "measured")
+        self._add("weights_bytes", self.weights, f"{self.facts.n_tensors} tensors of the file", "measured")
+
+    def _kv_rows(self, n_ctx: int, cache: int) -> None:
+        r, s = self.request, self.shape
+        many = f" x {r.parallel} sequences" if r.parallel > 1 else ""
+        what = f"{s.n_layers} layers x {s.n_kv_heads} KV heads x {s.head_dim} values"
+        types = f"K {r.type_k} and V {r.type_v}"
+        self._add("kv_bytes", cache, f"{what} x {n_ctx:,} positions{many}, {types}", "derived")
+        self._add("kv_bytes_per_token", self._per_token(), f"{what}, {types}", "derived")
+
+    def _engine_rows(self, buffers: int, engine: int) -> None:
+        what = f"activations of {self.request.ubatch_size} rows, rotations, logits, scratch of {self.threads} threads"
+        self._add("buffers_bytes", buffers, what, "derived")
+        parts = f"worker at most {mib(WORKER_BYTES)}, API process at most {mib(API_BYTES)}, without weights and cache"
+        both = WORKER_BYTES + API_BYTES
+        self._add("interpreter_bytes", both, parts, "measured")
+        self._add("reserve_bytes", engine - both - buffers, "what the kernel wants left over", "policy")
+        self._add("engine_bytes", engine, "buffers, interpreter and reserve", "derived")
 
     def _context(self) -> int:
         asked, trained = self.request.n_ctx, self.shape.n_ctx_train
         if asked == 0:
             return self._chosen_context(min(trained, DEFAULT_CTX))
-        n_ctx = padded(asked, PAGE_POSITIONS)
-        rounded = "" if n_ctx == asked else f", rounded up to whole pages of {PAGE_POSITIONS}"
-        self._add("n_ctx", n_ctx, f"asked for {asked:,}{rounded}", "request")
+        n_ctx = whole_pages(asked)
+        rounded = "" if n_ctx == asked else f", rounded up to whole pages of {PAGE}"
+        self._add("n_ctx", n_ctx, f"asked for {asked:,}{rounded}", "operator")
         if asked > trained:
-            self._warn("n_ctx", f"trained on {trained:,} positions; past them answers may turn to nonsense")
+            self.warnings.append(
+                f"the model is trained on {trained:,} positions and {asked:,} are asked for; past the trained ones"
+                " answers may turn to nonsense"
+            )
         return n_ctx
 
     def _chosen_context(self, wish: int) -> int:
         """Without a number of the user's, less context is better than no start."""
-        n_ctx = padded(wish, PAGE_POSITIONS)
+        n_ctx = whole_pages(wish)
         reason = f"the trained length is {self.shape.n_ctx_train:,}"
         if wish < self.shape.n_ctx_train:
             reason += f"; without ctx_size at most {DEFAULT_CTX:,} are taken"
@@ -219,92 +214,77 @@ class _Planner:
             most = self._most_context(mode)
             if most >= min(LEAST_CTX, n_ctx):
                 n_ctx, reason = most, f"{reason}; more would not fit the memory"
-        self._add("n_ctx", n_ctx, reason, "default")
+        self._add("n_ctx", n_ctx, reason, "policy")
         return n_ctx
 
     def _most_context(self, mode: str) -> int:
         """The largest whole number of pages that fits, 0 for none."""
-        pages = range(1, MAX_CTX // PAGE_POSITIONS + 1)
-        return bisect_right(pages, self.budget, key=lambda n: self._needed(mode, n * PAGE_POSITIONS)) * PAGE_POSITIONS
-
-    def _kv_reason(self, n_ctx: int) -> str:
-        r, s = self.request, self.shape
-        many = f" x {r.parallel} sequences" if r.parallel > 1 else ""
-        return f"{s.n_layers} layers x {s.n_kv_heads} KV heads x {s.head_dim} values x {n_ctx:,} positions{many}, " + (
-            f"K {r.type_k} and V {r.type_v}"
-        )
+        pages = range(1, MAX_CTX // PAGE + 1)
+        return bisect_right(pages, self.budget, key=lambda n: self._needed(mode, n * PAGE)) * PAGE
 
     def _load_mode(self, n_ctx: int) -> str:
         asked = self.request.load_mode
         if asked != "auto":
-            if self._needed(asked, n_ctx) > self.budget:
-                raise self._does_not_fit(asked, n_ctx)
-            mode, reason, source = asked, "asked for", "request"
+            mode, reason, source = asked, "asked for", "operator"
         elif self._needed("resident", n_ctx) <= self.budget:
-            mode, reason, source = "resident", "file, KV cache and reserve fit: the fastest layout", "formula"
-        elif self._needed("mmap", n_ctx) <= self.budget:
-            mode, reason, source = "mmap", "a copy of the weights would not fit, the KV cache and reserve do", "formula"
+            mode, reason, source = "resident", "weights, KV cache and engine fit: the fastest layout", "policy"
         else:
-            raise self._does_not_fit("mmap", n_ctx)
+            mode, reason, source = "mmap", "a copy of the weights would not fit, the file's own pages may go", "policy"
         self._add("load_mode", mode, reason, source)
-        room = self.budget - self._needed(mode, n_ctx)
-        if mode == "mmap" and room < self.gguf.n_bytes:
-            self._warn(
-                "load_mode",
-                f"the file of {mib(self.gguf.n_bytes)} does not fit the {mib(room)} left for its pages:"
-                " each token will read from disk, slowly; a smaller file or more memory helps",
-            )
         return mode
 
-    def _does_not_fit(self, mode: str, n_ctx: int) -> DoesNotFit:
-        needed = self._needed(mode, n_ctx)
-        return DoesNotFit(
-            f"{quoted(self.gguf.path.name, 120)} with {n_ctx:,} positions needs {mib(needed)} ({_sum_of(mode)}), but"
-            f" {mib(self.budget)} are available; {self._smallest_change(mode, n_ctx)}",
-            needed_bytes=needed,
-            available_bytes=self.budget,
-            max_ctx=self._most_context("mmap"),
-        )
+    def _verdict_reason(self, verdict: Verdict, mode: str, n_ctx: int, total: int) -> str:
+        spare = self.budget - total
+        if verdict == "NO":
+            needed = f"{quoted(self.facts.name, 120)} with {n_ctx:,} positions needs {mib(self._needed(mode, n_ctx))}"
+            available = f"{self.budget // MIB:,} MiB are available"
+            return f"{needed} ({_sum_of(mode)}), but {available}; {self._smallest_change(mode, n_ctx)}"
+        if verdict == "PAGES":
+            reason = (
+                f"the weights of {mib(self.weights)} do not fit the {mib(spare + self.weights)} left for their pages:"
+                " each token will read from disk, slowly; a smaller file or more memory helps"
+            )
+            self.warnings.append(reason)
+            return reason
+        tight = ", under a tenth of the budget" if verdict == "TIGHT" else ""
+        return f"all of it stays in memory, {in_words(spare)} of {in_words(self.budget)} are left{tight}"
 
     def _smallest_change(self, mode: str, n_ctx: int) -> str:
         if mode != "mmap" and self._needed("mmap", n_ctx) <= self.budget:
             return "--load-mode mmap would fit"
-        changes = []
-        most = self._most_context("mmap")
         mapped = "" if mode == "mmap" else " with --load-mode mmap"
-        if most:
-            changes.append(f"--ctx-size {min(most, n_ctx)}{mapped} would fit")
-        if self._kv_fits_in_q8_0(n_ctx):
-            changes.append(f"--cache-type-k q8_0 --cache-type-v q8_0{mapped} would fit")
-        least = self._needed("mmap", PAGE_POSITIONS)
-        return " or ".join(changes) or f"even --ctx-size {PAGE_POSITIONS}{mapped} needs {mib(least)}"
+        changes = []
+        if most := self._most_context("mmap"):
+            changes.append(f"--ctx-size {min(most, n_ctx)}{mapped}")
+        if self._would_fit(n_ctx, replace(self.request, type_k="q8_0", type_v="q8_0")):
+            changes.append(f"--cache-type-k q8_0 --cache-type-v q8_0{mapped}")
+        if 0 < (fewer := self._most_parallel(n_ctx)) < self.request.parallel:
+            changes.append(f"--parallel {fewer}{mapped}")
+        if changes:
+            return " or ".join(changes) + " would fit"
+        return f"even --ctx-size {PAGE}{mapped} needs {mib(self._needed('mmap', PAGE))}"
 
-    def _kv_fits_in_q8_0(self, n_ctx: int) -> bool:
-        if self.shape.head_dim % TYPES["Q8_0"].items:
+    def _most_parallel(self, n_ctx: int) -> int:
+        room = self.budget - engine_bytes(self._buffers(n_ctx))
+        return max(0, room) // self._kv(n_ctx, replace(self.request, parallel=1))
+
+    def _would_fit(self, n_ctx: int, request: PlanRequest) -> bool:
+        """Whether that cache is smaller and fits beside the mapped file."""
+        if self.shape.head_dim % max(KV_TYPES[request.type_k][1], KV_TYPES[request.type_v][1]):
             return False
-        small = self._kv(n_ctx, replace(self.request, type_k="q8_0", type_v="q8_0"))
-        return small < self._kv(n_ctx) and small + self._reserve(n_ctx) <= self.budget
+        small = self._kv(n_ctx, request)
+        return small < self._kv(n_ctx) and small + engine_bytes(self._buffers(n_ctx)) <= self.budget
 
-    def _budget_reason(self) -> str:
-        limit = self.machine.memory_limit
-        return "memory available now" + (f", under a limit of {mib(limit)}" if limit is not None else "")
-
-    def _threads(self) -> int:
+    def _threads_row(self) -> None:
         best, reason = threads_for(self.machine)
         asked = self.request.threads
         if asked is None:
-            self._add("threads", best, reason, "machine")
-            return best
-        self._add("threads", asked, "asked for", "request")
+            self._add("threads", best, reason, "measured")
+            return
+        self._add("threads", asked, "asked for", "operator")
         if asked > best:
-            self._warn("threads", f"{asked} threads are more than {best} ({reason}); they will wait for each other")
-        return asked
+            self.warnings.append(f"{asked} threads are more than {best} ({reason}); they will wait for each other")
 
 
 def _sum_of(mode: str) -> str:
-    return "KV cache and reserve; the file's pages come on top" if mode == "mmap" else "file, KV cache and reserve"
-
-
-def mib(n_bytes: int) -> str:
-    """Bytes for people: "1,234 MiB"."""
-    return f"{-(-n_bytes // MIB):,} MiB"
+    return "KV cache and engine; the file's pages come on top" if mode == "mmap" else "weights, KV cache and engine"

@@ -40,6 +40,7 @@ except SystemExit as stop:
         "appliance.supervisor",
         "appliance.settings",
         "engine.planner",
+        "engine.footprint",
         "engine.text",
         "engine.gguf.reader",
         "engine.models.registry",

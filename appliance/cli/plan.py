@@ -65,13 +65,12 @@ def request_of(settings: Settings) -> PlanRequest:
 def _json(name: str, made: Plan) -> dict[str, object]:
     rows = [asdict(row) for row in made.rows]
     facts = {key: value for key, value in asdict(made).items() if key != "rows"}
-    return {"file": name, **facts, "warnings": list(made.warnings), "rows": rows}
+    return {"file": name, "fits": True, **facts, "warnings": list(made.warnings), "rows": rows}
 
 
 def _page(name: str, made: Plan) -> str:
-    rows = [[row.name.removesuffix("_bytes"), _value(row), row.provenance, row.reason]
-            for row in made.rows if row.provenance != "warning"]  # fmt: skip
-    warnings = [f"warning: {row.name}: {row.reason}" for row in made.rows if row.provenance == "warning"]
+    rows = [[row.name.removesuffix("_bytes"), _value(row), row.provenance, row.reason] for row in made.rows]
+    warnings = [f"warning: {warning}" for warning in made.warnings]
     return "\n".join([safe(name, 200), columns([["", "value", "from", "because"], *rows], right=(1,)), *warnings])
 
 

@@ -1,4 +1,5 @@
-"""Pages of keys and values: the arena, who holds which page, page tables. Not here: a page's inside (kernels/kv_*.py).
+"""Pages of keys and values: the arena, who holds which page, page tables. Not here: sizes (layout.py),
+a page's inside (kernels/kv_*.py).
 
 A page holds 256 positions of all layers and KV heads, so a position costs one page table entry for the whole model:
 
@@ -14,33 +15,14 @@ import mmap
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cache.layout import PAGE, row_bytes
 from engine.errors import Busy, UsageError
-
-PAGE = 256
-# Bytes of 32 elements, and what head_dim must be a multiple of.
-KV_TYPES = {"f16": (64, 8), "q8_0": (34, 32)}
 
 
 class KvFull(Busy):
     """No free page is left for a sequence that grows."""
 
     code = "kv_cache_full"
-
-
-def row_bytes(kv_type: str, head_dim: int, setting: str = "cache_type_k") -> int:
-    """Bytes of one position of one head; UsageError for an unknown type or a head_dim it cannot hold."""
-    if kv_type not in KV_TYPES:
-        raise UsageError(f"{setting} is {kv_type!r}; use one of {', '.join(KV_TYPES)}", param=setting)
-    n_bytes, multiple = KV_TYPES[kv_type]
-    if head_dim % multiple:
-        others = [t for t, (_, m) in KV_TYPES.items() if head_dim % m == 0]
-        advice = f"use {' or '.join(others)}" if others else "no cache type here can hold it"
-        raise UsageError(
-            f"{setting} {kv_type} needs heads of a multiple of {multiple} dimensions and this model's have {head_dim}; "
-            f"{advice}",
-            param=setting,
-        )
-    return head_dim * n_bytes // 32
 
 
 class KvCache:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from engine.budget import MIB, Machine, threads_for
 from engine.errors import DoesNotFit, UsageError
+from engine.footprint import ModelFacts, buffers_bytes
 from engine.gguf.reader import GgufFile, read_gguf
 from engine.models.shape import DecoderShape
-from engine.planner import MIB, Machine, Plan, PlanRequest, buffers_bytes, kv_bytes, plan, threads_for
-from tests.tiny import tiny_llama, tiny_mixed
+from engine.planner import Plan, PlanRequest, assess, plan
+from tests.tiny import tiny_llama
 
 RESERVE = 512 * MIB
 # 2 layers x 2 KV heads x 32 values, f16, keys and values
@@ -26,60 +28,19 @@ def machine(available: int = 1 << 34, **change: object) -> Machine:
     return replace(whole, **change)  # type: ignore[arg-type]
 
 
+def weights_of(gguf: GgufFile) -> int:
+    return sum(t.n_bytes for t in gguf.tensors.values())
+
+
 def planned(gguf: GgufFile, available: int = 1 << 34, **request: object) -> Plan:
     return plan(gguf, DecoderShape.read(gguf), machine(available), PlanRequest(**request))  # type: ignore[arg-type]
-
-
-def test_the_cache_is_its_allocation_to_the_byte(gguf: GgufFile) -> None:
-    assert planned(gguf, n_ctx=1024).kv_bytes == 1024 * PER_POSITION
-    q8 = planned(gguf, n_ctx=1024, type_k="q8_0", type_v="q8_0")
-    assert q8.kv_bytes == 1024 * PER_POSITION // 2 * 34 // 32
-    assert planned(gguf, n_ctx=1024, type_v="q8_0").kv_bytes == (1024 * PER_POSITION + q8.kv_bytes) // 2
-    assert planned(gguf, n_ctx=1024, parallel=3).kv_bytes == 3 * 1024 * PER_POSITION
-
-
-def test_kv_heads_that_differ_and_layers_without_any() -> None:
-    """Exact bytes of models known to be counted wrongly when only the first layer is looked at."""
-    assert kv_bytes([8, 0, 0, 1, 0, 0, 8, 2], 128, 128, 32768, "f16", "f16") == 318_767_104
-    assert kv_bytes([2 * (i % 11 == 5) for i in range(88)], 128, 128, 32768, "f16", "f16") == 268_435_456
-    assert kv_bytes([16] * 4, 192, 128, 4096, "f16", "f16") == 167_772_160
-
-
-@pytest.mark.parametrize(("n_ctx", "ubatch_size", "threads"), [(256, 512, 1), (2048, 64, 2), (1 << 17, 512, 4)])
-def test_the_buffers_are_no_less_than_what_is_allocated(
-    n_ctx: int, ubatch_size: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from engine.cache.kv import KvCache
-    from engine.kernels.program import Buffer
-    from engine.models import llama, parts
-    from engine.weights.store import Store
-
-    made: list[Buffer] = []
-
-    def counted(n_bytes: int) -> Buffer:
-        made.append(Buffer(n_bytes))
-        return made[-1]
-
-    monkeypatch.setattr(parts, "Buffer", counted)
-    gguf = read_gguf(tiny_mixed(tmp_path / "m.gguf", n_vocab=2000))
-    shape, store = DecoderShape.read(gguf), Store(gguf)
-    try:
-        model = llama.Model(shape, store)
-        kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16")
-        assert kv.n_bytes == planned(gguf, n_ctx=n_ctx).kv_bytes
-        model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), 16, threads))
-    finally:
-        store.close()
-    allocated = sum(buffer.n_bytes for buffer in made)
-    assert 0.3 * buffers_bytes(shape, n_ctx, ubatch_size, threads) < allocated
-    assert allocated <= buffers_bytes(shape, n_ctx, ubatch_size, threads)
 
 
 @pytest.mark.parametrize(("asked", "taken"), [(1, 256), (256, 256), (257, 512), (5000, 5120)])
 def test_the_context_is_rounded_up_to_pages_aloud(gguf: GgufFile, asked: int, taken: int) -> None:
     made = planned(gguf, n_ctx=asked)
     row = next(row for row in made.rows if row.name == "n_ctx")
-    assert made.n_ctx == row.value == taken and row.provenance == "request"
+    assert made.n_ctx == row.value == taken and row.provenance == "operator"
     assert ("rounded up" in row.reason) == (asked != taken)
     assert made.kv_bytes == taken * PER_POSITION
 
@@ -102,11 +63,11 @@ def test_past_the_trained_length_is_a_warning_only(gguf: GgufFile) -> None:
 
 
 def test_auto_takes_resident_to_the_last_byte_then_mmap(gguf: GgufFile) -> None:
-    exact = gguf.n_bytes + 1024 * PER_POSITION + RESERVE
+    exact = weights_of(gguf) + 1024 * PER_POSITION + RESERVE
     assert planned(gguf, exact, n_ctx=1024).load_mode == "resident"
     made = planned(gguf, exact - 1, n_ctx=1024)
-    assert made.load_mode == "mmap" and made.fits and made.needed_bytes == exact - gguf.n_bytes
-    assert "read from disk" in made.warnings[0]
+    assert made.load_mode == "mmap" and made.fits and made.needed_bytes == exact - weights_of(gguf)
+    assert "read from disk" in made.warnings[0] and made.verdict == "PAGES" and made.spare_bytes == -1
 
 
 def test_mmap_fits_to_the_last_byte_and_then_nothing_does(gguf: GgufFile) -> None:
@@ -115,7 +76,8 @@ def test_mmap_fits_to_the_last_byte_and_then_nothing_does(gguf: GgufFile) -> Non
     with pytest.raises(DoesNotFit) as error:
         planned(gguf, exact - 1, n_ctx=1024)
     assert error.value.exit_code == 4 and error.value.extra["max_ctx"] == 768
-    assert "--ctx-size 768 would fit" in str(error.value) and "--cache-type-k q8_0" in str(error.value)
+    assert "--ctx-size 768 or --cache-type-k q8_0 --cache-type-v q8_0 would fit" in str(error.value)
+    assert "needs 513 MiB" in str(error.value) and "but 512 MiB are available" in str(error.value)
 
 
 def test_the_way_out_that_is_named_works(gguf: GgufFile) -> None:
@@ -129,6 +91,55 @@ def test_the_way_out_that_is_named_works(gguf: GgufFile) -> None:
     assert planned(gguf, room, n_ctx=500_000, type_k="q8_0", type_v="q8_0").fits
 
 
+def test_fewer_sequences_are_a_way_out_too(gguf: GgufFile) -> None:
+    room = 3 * 4096 * PER_POSITION + RESERVE
+    with pytest.raises(DoesNotFit, match=r"--ctx-size 3072 .*or --parallel 3 would fit"):
+        planned(gguf, room, n_ctx=4096, parallel=4)
+    assert planned(gguf, room, n_ctx=4096, parallel=3).fits and planned(gguf, room, n_ctx=3072, parallel=4).fits
+
+
+def test_what_does_not_fit_can_be_looked_at_too(gguf: GgufFile) -> None:
+    facts = ModelFacts.of(gguf, DecoderShape.read(gguf))
+    made = assess(facts, machine(1024 * PER_POSITION + RESERVE - 1), PlanRequest(n_ctx=1024))
+    assert (made.verdict, made.fits, made.max_ctx) == ("NO", False, 768)
+    assert made.total_bytes == weights_of(gguf) + made.kv_bytes + made.engine_bytes
+    with pytest.raises(DoesNotFit) as error:
+        planned(gguf, made.budget_bytes, n_ctx=1024)
+    assert error.value.message == made.reason
+
+
+def test_what_a_stopping_worker_gives_back_counts(gguf: GgufFile) -> None:
+    facts = ModelFacts.of(gguf, DecoderShape.read(gguf))
+    least = 1024 * PER_POSITION + RESERVE
+    small = machine(least - 1000)
+    assert assess(facts, small, PlanRequest(n_ctx=1024), freed_bytes=999).verdict == "NO"
+    made = assess(facts, small, PlanRequest(n_ctx=1024), freed_bytes=1000)
+    assert made.verdict == "PAGES" and "the running worker gives back" in made.budget_reason
+    capped = assess(facts, replace(small, memory_limit=least - 1), PlanRequest(n_ctx=1024), freed_bytes=10**9)
+    assert capped.verdict == "NO" and capped.budget_bytes == least - 1
+
+
+@pytest.mark.parametrize(("spare", "verdict"), [(0, "TIGHT"), (-1, "PAGES"), (None, "OK")])
+def test_under_a_tenth_of_the_budget_left_is_tight(gguf: GgufFile, spare: int | None, verdict: str) -> None:
+    total = planned(gguf, n_ctx=1024).total_bytes
+    ninth = -(-total // 9)  # the least spare that is a tenth of the whole budget
+    made = planned(gguf, total + (ninth if spare is None else spare), n_ctx=1024)
+    assert made.verdict == verdict
+    assert planned(gguf, total + ninth - 1, n_ctx=1024).verdict == "TIGHT"
+
+
+def test_rows_add_up_and_each_says_where_it_comes_from(gguf: GgufFile) -> None:
+    made = planned(gguf, n_ctx=1024, threads=2)
+    rows = {row.name: row for row in made.rows}
+    parts = ("interpreter_bytes", "buffers_bytes", "reserve_bytes")
+    assert sum(int(rows[name].value) for name in parts) == rows["engine_bytes"].value == made.engine_bytes
+    kinds = [int(row.value) for name, row in rows.items() if name.startswith("weights_") and name != "weights_bytes"]
+    assert sum(kinds) == rows["weights_bytes"].value == weights_of(gguf)
+    assert made.kv_bytes_per_token * made.n_ctx == made.kv_bytes
+    assert {row.provenance for row in made.rows} == {"measured", "derived", "policy", "operator"}
+    assert all(row.reason for row in made.rows)
+
+
 def test_a_machine_too_small_for_anything_hears_the_least_number(gguf: GgufFile) -> None:
     with pytest.raises(DoesNotFit, match="even --ctx-size 256 needs 513 MiB"):
         planned(gguf, 100 * MIB, n_ctx=4096)
@@ -136,7 +147,7 @@ def test_a_machine_too_small_for_anything_hears_the_least_number(gguf: GgufFile)
 
 @pytest.mark.parametrize("mode", ["resident", "mlock"])
 def test_a_copy_that_was_asked_for_is_not_replaced_in_silence(gguf: GgufFile, mode: str) -> None:
-    exact = gguf.n_bytes + 1024 * PER_POSITION + RESERVE
+    exact = weights_of(gguf) + 1024 * PER_POSITION + RESERVE
     assert planned(gguf, exact, n_ctx=1024, load_mode=mode).load_mode == mode
     with pytest.raises(DoesNotFit, match="--load-mode mmap would fit"):
         planned(gguf, exact - 1, n_ctx=1024, load_mode=mode)
@@ -153,7 +164,7 @@ def test_the_cgroups_limit_counts_where_it_is_smaller(gguf: GgufFile) -> None:
 def test_large_passes_grow_the_reserve(gguf: GgufFile) -> None:
     made = planned(gguf, n_ctx=1 << 17, ubatch_size=1 << 16)
     assert made.buffers_bytes == buffers_bytes(DecoderShape.read(gguf), 1 << 17, 1 << 16, 4) > 112 * MIB
-    assert made.needed_bytes == gguf.n_bytes + made.kv_bytes + 400 * MIB + made.buffers_bytes
+    assert made.needed_bytes == weights_of(gguf) + made.kv_bytes + 400 * MIB + made.buffers_bytes
 
 
 @pytest.mark.parametrize("request_", [
@@ -168,7 +179,7 @@ def test_requests_nobody_can_meet(gguf: GgufFile, request_: dict[str, object]) -
 
 def test_q8_0_needs_heads_of_whole_blocks(tmp_path: Path) -> None:
     narrow = read_gguf(tiny_llama(tmp_path / "n.gguf", n_embd=64, n_heads=4))
-    with pytest.raises(UsageError, match="has 16; use f16"):
+    with pytest.raises(UsageError, match="have 16; use f16"):
         planned(narrow, type_k="q8_0")
     with pytest.raises(DoesNotFit) as error:
         planned(narrow, RESERVE + 300 * PER_POSITION, n_ctx=1 << 20)

@@ -13,7 +13,7 @@ def test_each_number_has_its_reason(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tiny_llama(tmp_path / "m.gguf")
     assert main(["plan", str(path), "-c", "1000"]) == 0
     out = capsys.readouterr().out
-    assert "rounded up to whole pages" in out and "warning: n_ctx: trained on 512" in out
+    assert "rounded up to whole pages" in out and "warning: the model is trained on 512 positions" in out
     assert main(["plan", "-m", str(path), "-c", "1000", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["fits"] and made["n_ctx"] == 1024 and made["kv_bytes"] == 1024 * 512 and len(made["warnings"]) == 1

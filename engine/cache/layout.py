@@ -1,0 +1,53 @@
+"""Bytes of cached keys and values: rows, pages, and the closed formula that planner and allocation share.
+
+    bytes = sum over layers of KV heads x (K row + V row) x positions, positions rounded up to pages of 256
+
+Not here: the arena itself (kv.py), a page's inside (kernels/kv_*.py). Importing this costs neither numpy nor numba.
+"""
+
+from collections.abc import Sequence
+
+from engine.errors import UsageError
+
+# A page is one attention tile: at most 5% against contiguous, 64 positions cost 15 to 20%.
+PAGE = 256
+# Bytes of 32 elements, and what head_dim must be a multiple of.
+KV_TYPES = {"f16": (64, 8), "q8_0": (34, 32)}
+
+
+def row_bytes(kv_type: str, head_dim: int, setting: str = "cache_type_k") -> int:
+    """Bytes of one position of one head; UsageError for an unknown type or a head_dim it cannot hold."""
+    if kv_type not in KV_TYPES:
+        raise UsageError(f"{setting} is {kv_type!r}; use one of {', '.join(KV_TYPES)}", param=setting)
+    n_bytes, multiple = KV_TYPES[kv_type]
+    if head_dim % multiple:
+        others = [t for t, (_, m) in KV_TYPES.items() if head_dim % m == 0]
+        advice = f"use {' or '.join(others)}" if others else "no cache type here can hold it"
+        raise UsageError(
+            f"{setting} {kv_type} needs heads of a multiple of {multiple} dimensions and this model's have {head_dim}; "
+            f"{advice}",
+            param=setting,
+        )
+    return head_dim * n_bytes // 32
+
+
+def whole_pages(n: int) -> int:
+    """`n` positions rounded up to pages."""
+    return -(-n // PAGE) * PAGE
+
+
+def position_bytes(k_dim: int, v_dim: int, type_k: str, type_v: str) -> int:
+    """Bytes of one position of one KV head: its K row and its V row."""
+    return row_bytes(type_k, k_dim, "cache_type_k") + row_bytes(type_v, v_dim, "cache_type_v")
+
+
+def kv_bytes(
+    n_kv_heads: Sequence[int], k_dim: int, v_dim: int, n_ctx: int, type_k: str, type_v: str, windows: Sequence[int] = ()
+) -> int:
+    """Bytes of one sequence of `n_ctx` positions: one number of heads per layer, 0 for a layer without a cache.
+
+    `windows`: for each layer the positions it can see, 0 for all of them; such a layer keeps min(n_ctx, window).
+    """
+    seen = [min(n_ctx, window or n_ctx) for window in windows or [0] * len(n_kv_heads)]
+    positions = sum(heads * whole_pages(n) for heads, n in zip(n_kv_heads, seen, strict=True))
+    return positions * position_bytes(k_dim, v_dim, type_k, type_v)

@@ -1,0 +1,86 @@
+"""What a model takes, in bytes, part by part: weights by kind, cache, work buffers, both processes. Not here: what the
+machine has (budget.py), what is decided from both (planner.py). Importing this costs no numba.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.cache.layout import PAGE, kv_bytes, whole_pages
+from engine.gguf.layout import padded
+from engine.gguf.reader import GgufFile, TensorInfo
+from engine.models.shape import DecoderShape
+
+MIB = 1 << 20
+KINDS = ("embedding", "attention", "ffn", "experts", "output", "norms")
+# At most, anonymous memory without weights, cache and buffers. With the bundled model 91 MiB were measured for the
+# worker (146 in its first minute, while it compiles) and 78 for the API process with its template renderer; a
+# vocabulary of 262,000 entries takes some 50 MiB more of each.
+WORKER_BYTES = 250 * MIB
+API_BYTES = 150 * MIB
+# Both processes, their buffers and what the kernel wants left over come to this much at least.
+LEAST_ENGINE_BYTES = 512 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What planning needs of a file, small enough to keep for a whole folder: a header may hold 50 MB of words."""
+
+    name: str
+    shape: DecoderShape
+    weights: dict[str, int]
+    n_tensors: int
+    file_bytes: int
+
+    @classmethod
+    def of(cls, gguf: GgufFile, shape: DecoderShape) -> "ModelFacts":
+        """The facts of a header that was read and checked."""
+        weights = weights_by_kind(gguf.tensors.values())
+        return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes)
+
+    @property
+    def weights_bytes(self) -> int:
+        return sum(self.weights.values())
+
+
+def kind_of(name: str, n_dims: int) -> str:
+    """Which of KINDS a tensor belongs to, by its name. Vectors (norms, biases, rope factors) count as norms."""
+    if n_dims < 2 or "norm" in name:
+        return "norms"
+    if not name.startswith("blk."):
+        return "output" if re.match(r"output|cls|lm_head", name) else "embedding"
+    if "_exps" in name:
+        return "experts"
+    return "ffn" if ".ffn_" in name else "attention"
+
+
+def weights_by_kind(tensors: Iterable[TensorInfo]) -> dict[str, int]:
+    """Bytes of all tensors by kind; each kind is there, if with 0. A matrix that is also the output counts once."""
+    weights = dict.fromkeys(KINDS, 0)
+    for tensor in tensors:
+        weights[kind_of(tensor.name, sum(dim > 1 for dim in tensor.dims))] += tensor.n_bytes
+    return weights
+
+
+def cache_bytes(shape: DecoderShape, n_ctx: int, type_k: str, type_v: str, n_seqs: int = 1) -> int:
+    """Bytes of `n_seqs` whole contexts of cached keys and values."""
+    heads = [shape.n_kv_heads] * shape.n_layers
+    return n_seqs * kv_bytes(heads, shape.head_dim, shape.head_dim, n_ctx, type_k, type_v)
+
+
+def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: int) -> int:
+    """At least the bytes of all work buffers: `ubatch_size` rows of activations, attention's partial sums, rotations
+    for `n_ctx` positions, 16 rows of logits, each thread's scratch. A test compares this with what is allocated."""
+    n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
+    rows = min(ubatch_size, whole_pages(n_ctx))
+    # Activations are kept as float32 and as blocks of 40 bytes per 32 values, for whichever type reads them.
+    acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 6 * (shape.n_embd + n_q + shape.n_ff)
+    tiles = padded(n_ctx, PAGE) // PAGE
+    partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
+    scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024
+    return rows * acts + partials + 4 * shape.rope_dim * n_ctx + 64 * shape.n_vocab + threads * scratch
+
+
+def engine_bytes(buffers: int) -> int:
+    """What comes on top of weights and cache: both processes, the buffers, and a rest that is nobody's."""
+    return max(LEAST_ENGINE_BYTES, WORKER_BYTES + API_BYTES + buffers)

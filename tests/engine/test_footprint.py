@@ -1,0 +1,90 @@
+"""What a model takes, part by part: weights by kind, buffers. Not here: the cache (cache/test_layout.py)."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.footprint import KINDS, ModelFacts, buffers_bytes, cache_bytes, kind_of, weights_by_kind
+from engine.gguf.reader import read_gguf
+from engine.models.shape import DecoderShape
+from tests.tiny import tiny_llama, tiny_mixed
+
+F16_ROW, Q4_0_ROW = 2, 18 / 32
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_weights_by_kind_are_the_tensors_sizes(tmp_path: Path, tied: bool) -> None:
+    gguf = read_gguf(tiny_llama(tmp_path / "m.gguf", tied=tied, quants={"token_embd.weight": "F16"}))
+    facts = ModelFacts.of(gguf, DecoderShape.read(gguf))
+    # 2 layers, 128 wide, 4 heads of 32, 2 of them for keys and values, 192 hidden, 320 tokens
+    assert facts.weights == {
+        "embedding": 320 * 128 * F16_ROW,
+        "attention": 2 * (128 * 128 + 2 * 64 * 128 + 128 * 128) * Q4_0_ROW,
+        "ffn": 2 * 3 * 192 * 128 * Q4_0_ROW,
+        "experts": 0,
+        "output": 0 if tied else 320 * 128 * Q4_0_ROW,
+        "norms": 5 * 128 * 4,
+    }
+    assert facts.weights_bytes == sum(t.n_bytes for t in gguf.tensors.values()) < facts.file_bytes == gguf.n_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "n_dims", "kind"),
+    [
+        ("token_embd.weight", 2, "embedding"),
+        ("token_types.weight", 2, "embedding"),
+        ("position_embd.weight", 2, "embedding"),
+        ("output.weight", 2, "output"),
+        ("output_norm.weight", 1, "norms"),
+        ("rope_freqs.weight", 1, "norms"),
+        ("blk.0.attn_q.weight", 2, "attention"),
+        ("blk.0.attn_q.bias", 1, "norms"),
+        ("blk.11.attn_q_norm.weight", 1, "norms"),
+        ("blk.3.attn_kv_a_mqa.weight", 2, "attention"),
+        ("blk.3.ssm_in.weight", 2, "attention"),
+        ("blk.3.ffn_down.weight", 2, "ffn"),
+        ("blk.3.ffn_gate_inp.weight", 2, "ffn"),
+        ("blk.3.ffn_gate_shexp.weight", 2, "ffn"),
+        ("blk.3.ffn_gate_exps.weight", 3, "experts"),
+    ],
+)
+def test_the_kind_follows_from_the_name(name: str, n_dims: int, kind: str) -> None:
+    assert kind_of(name, n_dims) == kind and kind in KINDS
+
+
+def test_whatever_a_file_holds_is_counted(tmp_path: Path) -> None:
+    extra = [("blk.0.ffn_up_exps.weight", (32, 4, 3), "F32", bytes(4 * 32 * 4 * 3))]
+    gguf = read_gguf(tiny_llama(tmp_path / "m.gguf", extra=extra))
+    weights = weights_by_kind(gguf.tensors.values())
+    assert weights["experts"] == 4 * 32 * 4 * 3
+    assert sum(weights.values()) == sum(t.n_bytes for t in gguf.tensors.values())
+
+
+@pytest.mark.parametrize(("n_ctx", "ubatch_size", "threads"), [(256, 512, 1), (2048, 64, 2), (1 << 17, 512, 4)])
+def test_the_buffers_are_no_less_than_what_is_allocated(
+    n_ctx: int, ubatch_size: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.cache.kv import KvCache
+    from engine.kernels.program import Buffer
+    from engine.models import llama, parts
+    from engine.weights.store import Store
+
+    made: list[Buffer] = []
+
+    def counted(n_bytes: int) -> Buffer:
+        made.append(Buffer(n_bytes))
+        return made[-1]
+
+    monkeypatch.setattr(parts, "Buffer", counted)
+    gguf = read_gguf(tiny_mixed(tmp_path / "m.gguf", n_vocab=2000))
+    shape, store = DecoderShape.read(gguf), Store(gguf)
+    try:
+        model = llama.Model(shape, store)
+        kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16")
+        assert kv.n_bytes == cache_bytes(shape, n_ctx, "f16", "f16")
+        model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), 16, threads))
+    finally:
+        store.close()
+    allocated = sum(buffer.n_bytes for buffer in made)
+    assert 0.3 * buffers_bytes(shape, n_ctx, ubatch_size, threads) < allocated
+    assert allocated <= buffers_bytes(shape, n_ctx, ubatch_size, threads)
