@@ -55,7 +55,8 @@ class _Asked(Collector):
 
 
 class Metrics:
-    """All series of one service. `model` is the public id, see `serves`; `clock` is in seconds and only grows."""
+    """All series of one service. `model` is the public id, see `serves`; `clock` is in seconds and only grows;
+    `on_answer` is told of each whole answer, with the seconds to its first piece."""
 
     def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
         # A second series for each counter, which no dashboard reads.
@@ -64,6 +65,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.counts = {"finished": 0, "failed": 0, "cancelled": 0, "refused": 0}
         self.pace = Pace()
+        self.on_answer: Callable[[Done, float | None], None] = lambda done, first_s: None
         self._first_token_s: deque[float] = deque(maxlen=KEPT)
         self._model = model
         self._most_tokens = 0
@@ -203,6 +205,7 @@ class Watch:
     phase: str = "queue"
     n_generated: int = 0
     _last: float | None = None
+    _first_s: float | None = None
 
     def see(self, event: Event) -> None:
         """One event, at the moment it came."""
@@ -215,12 +218,14 @@ class Watch:
                 self.n_generated += len(ids)
                 self.metrics.pace.count(len(ids), now)
                 if self._last is None:
-                    self.metrics.first_piece(now - self.began)
+                    self._first_s = now - self.began
+                    self.metrics.first_piece(self._first_s)
                 elif ids:
                     self.metrics.next_piece(len(ids), now - self._last)
                 self._last = now
             case Done():
                 self.metrics.finished(event, now - self.began)
+                self.metrics.on_answer(event, self._first_s)
 
 
 def process_memory(pid: int | str = "self") -> dict[str, Any]:

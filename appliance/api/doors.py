@@ -16,9 +16,12 @@ from appliance.api.errors import HostNotAllowed, OriginNotAllowed
 from appliance.api.services import SERVICES
 from appliance.settings import Settings
 
-ALLOW_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-Request-Id"
+ALLOW_HEADERS = (
+    "Authorization, Content-Type, Idempotency-Key, X-Request-Id, If-Match, If-None-Match, Last-Event-ID, X-Colibri-User"
+)
+METHODS = "GET, POST, PUT, DELETE, OPTIONS"
 HOST = re.compile(r"(\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[^\[\]:]+))(:[0-9]{0,5})?")
-EXPOSE_HEADERS = "X-Request-Id, Retry-After, Retry-After-Ms"
+EXPOSE_HEADERS = "X-Request-Id, Retry-After, Retry-After-Ms, ETag, Location"
 
 
 @web.middleware
@@ -33,7 +36,7 @@ async def doors(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise HostNotAllowed("the Host header names a foreign site; start the server with --allowed-host NAME")
     origin = request.headers.get("Origin")
     if request.method == "OPTIONS":
-        return web.Response(status=204, headers={"Allow": "GET, POST, OPTIONS"})
+        return web.Response(status=204, headers={"Allow": METHODS})
     # A form or a fetch without preflight is all a page of a foreign site can send; it cannot be JSON.
     if origin is not None and request.method != "GET" and request.content_type != "application/json":
         raise OriginNotAllowed("a web page may send JSON only; set Content-Type: application/json")
@@ -52,7 +55,7 @@ def cors(request: web.Request, response: web.StreamResponse) -> None:
     response.headers["Access-Control-Allow-Origin"] = origin if origin in allowed else "*"
     response.headers["Access-Control-Expose-Headers"] = EXPOSE_HEADERS
     if request.method == "OPTIONS":
-        response.headers["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS"
+        response.headers["Access-Control-Allow-Methods"] = METHODS
         response.headers["Access-Control-Allow-Headers"] = ALLOW_HEADERS
         response.headers["Access-Control-Max-Age"] = "600"
 

@@ -40,6 +40,16 @@ class UnmetExpectation(RequestError):
     status, code = 417, "expectation_failed"
 
 
+class PreconditionRequired(RequestError):
+    """A change that does not say what it changes; `extra["etag"]` is what is there now."""
+
+    status, code = 428, "precondition_required"
+
+
+class ProfileInUse(ColibriError):
+    status, type, code = 409, "conflict_error", "profile_in_use"
+
+
 class TooSlow(RequestError):
     status, code = 408, "request_timeout"
 

@@ -57,6 +57,12 @@ UNBUILT: dict[str, tuple[Callable[[Any], bool], str]] = {
 FOLLOWERS = frozenset({"mirostat_tau", "mirostat_eta", "guided_decoding_backend", "guided_whitespace_pattern"})
 
 
+def parse_strictly(model: type[Model], body: dict[str, Any]) -> Model:
+    """For our own routes, where no field of other servers is expected."""
+    _only(model.model_fields, body)
+    return _validated(model, body)
+
+
 def parse(model: type[Model], body: dict[str, Any]) -> Model:
     """The request as `model`; raises the error that names the first wrong field."""
     known = model.model_fields
@@ -72,11 +78,20 @@ def parse(model: type[Model], body: dict[str, Any]) -> Model:
             if not asks_nothing(body[name]):
                 raise UnsupportedParameter(f"{name}: {words}; leave it out", param=name)
             del body[name]
+    _only(known, body, UNBUILT)
+    return _validated(model, body)
+
+
+def _only(known: Iterable[str], body: Iterable[str], also: Iterable[str] = ()) -> None:
+    """Refuse a name that is not known, with the nearest one."""
     for name in body:
         if name not in known:
-            near = hint(name, [*known, *UNBUILT])
+            near = hint(name[:64], [*known, *also])
             shown = "".join(c for c in name[:64] if c.isprintable())
             raise UnsupportedParameter(f"this route knows no field '{shown}'{near or '; leave it out'}", param=shown)
+
+
+def _validated(model: type[Model], body: dict[str, Any]) -> Model:
     try:
         return model.model_validate(body)
     except ValidationError as error:

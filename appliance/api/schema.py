@@ -305,3 +305,53 @@ class ApplyTemplateRequest(Body):
     model: str | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+
+
+ProfileName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Note = Annotated[str, StringConstraints(max_length=200)]
+Rev = Annotated[int, Field(ge=0, lt=1 << 31)]
+
+
+class SaveProfileRequest(Body):
+    """PUT /admin/profiles/{name}. A draft is kept beside the profile and may have faults."""
+
+    text: str = Field(description="the YAML, at most 64 KiB")
+    note: Note | None = Field(None, description="why, for the history")
+    draft: bool | None = None
+
+
+class ValidateProfileRequest(Body):
+    """POST /admin/profiles/validate."""
+
+    name: ProfileName
+    text: str
+
+
+class PlanRequest(Body):
+    """POST /admin/plan: a profile as it is saved, or as `text` would make it."""
+
+    name: ProfileName
+    text: str | None = None
+
+
+class SwapRequest(Body):
+    """POST /admin/swap."""
+
+    to: ProfileName
+    rev: Rev | None = Field(None, description="an earlier revision; the newest when left out")
+    note: Note | None = Field(None, description="why, for the log")
+
+
+class ActiveProfileRequest(Body):
+    """PUT /api/profiles/active, in llama-swap's shape: `name` or `profile`."""
+
+    name: ProfileName | None = None
+    profile: ProfileName | None = None
+    rev: Rev | None = None
+    note: Note | None = None
+
+    @model_validator(mode="after")
+    def names_one(self) -> Self:
+        if (self.name is None) == (self.profile is None):
+            raise PydanticCustomError("one_name", "name: the profile's name expected, under name or profile, once")
+        return self

@@ -44,27 +44,33 @@ class EventStream:
             await self._response.prepare(self._request)
             self._touch()
 
-    async def send(self, event: dict[str, Any]) -> None:
-        """One `data:` event, opening the stream first."""
-        await self._write(b"data: " + dumps(event) + b"\n\n")
+    async def send(self, event: dict[str, Any], *, name: str = "", event_id: str = "") -> None:
+        """One `data:` event, opening the stream first; `name` and `event_id` are of ours and hold no line break."""
+        head = (f"id: {event_id}\n" if event_id else "") + (f"event: {name}\n" if name else "")
+        await self._write(head.encode() + b"data: " + dumps(event) + b"\n\n")
+
+    async def comment(self, text: str) -> None:
+        """What clients skip and proxies count as a sign of life."""
+        await self._write(f": {text}\n\n".encode())
 
     async def beat(self, position: int | None) -> None:
         """A comment, when nothing was sent for HEARTBEAT_S; it tells the place in the queue, if there is one."""
         if not self.is_open or asyncio.get_running_loop().time() - self._last >= HEARTBEAT_S:
             text = "still working" if position is None else f"number {position} in the queue"
-            await self._write(f": {text}\n\n".encode())
+            await self.comment(text)
 
     async def done(self) -> web.StreamResponse:
         """End a whole answer."""
         await self._write(b"data: [DONE]\n\n")
-        return await self._end()
+        return await self.end()
 
     async def fail(self, error: ColibriError) -> web.StreamResponse:
         """End a broken one: the error event is the last."""
         await self._write(b"data: " + dumps({"error": error_object(error)}) + b"\n\n")
-        return await self._end()
+        return await self.end()
 
-    async def _end(self) -> web.StreamResponse:
+    async def end(self) -> web.StreamResponse:
+        """End a stream that has no last event."""
         async with _patience(self._request):
             await self._response.write_eof()
         return self._response
