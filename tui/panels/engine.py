@@ -1,7 +1,7 @@
 """The engine in lines: state, profile, model, context, threads, the last swap. Not here: how fast it is (speed.py)."""
 
 from tui.looks import Looks
-from tui.panels.picture import Part, Picture, drawn
+from tui.panels.picture import ROOMY, Part, Picture, drawn
 from tui.panels.speed import speed_line, work_line
 from tui.snap import Snap
 from tui.units import age, clock, count, elapsed, size
@@ -13,13 +13,15 @@ GOOD = {"ready", "applied", "unchanged"}
 
 def engine(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
     """Six lines of a panel of its own."""
-    threads = f"{_n(snap, 'worker.threads')}   batch {batches(snap)}   {snap.text('worker.isa')}"
+    roomy = width >= ROOMY
+    cells, gap = (9, "   ") if roomy else (8, "  ")
+    isa = f"{gap}{snap.text('worker.isa')}" if roomy else ""
     lines: list[list[Part]] = [
-        [f"{'state':9}", *_state(snap), f"   up {age(snap.num('uptime_s'))}"],
-        [f"{'profile':9}", *_profile(snap)],
-        [f"{'model':9}", _model(snap, width - 9)],
-        [f"{'ctx':9}", f"{_n(snap, 'worker.n_ctx')} x {_slots(snap)}   kv {kv_types(snap)}"],
-        [f"{'threads':9}", threads.rstrip()],
+        [f"{'state':{cells}}", *_state(snap), f"{gap}up {age(snap.num('uptime_s'))}"],
+        [f"{'profile':{cells}}", *_profile(snap)],
+        [f"{'model':{cells}}", _model(snap, width - cells)],
+        [f"{'ctx':{cells}}", f"{_n(snap, 'worker.n_ctx')} x {_slots(snap, roomy)}{gap}kv {kv_types(snap)}"],
+        [f"{'threads':{cells}}", f"{_n(snap, 'worker.threads')}{gap}batch {batches(snap)}{isa}"],
         happening(snap),
     ]
     return drawn(lines, looks, width, height)
@@ -84,9 +86,10 @@ def _model(snap: Snap, width: int) -> str:
     return f"{fit(snap.text('model.id', '-'), width - len(weights) - 1)} {weights}"
 
 
-def _slots(snap: Snap) -> str:
-    total = snap.whole("slots.total")
-    return "1 slot" if total == 1 else f"{count(total)} slots"
+def _slots(snap: Snap, in_words: bool) -> str:
+    total = snap.num("slots.total")
+    words = " slot" if total == 1 else " slots"
+    return f"{count(total)}{words if in_words else ''}"
 
 
 def _n(snap: Snap, path: str) -> str:

@@ -11,10 +11,10 @@ def host(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
     """Nodes with a bar each, then what the kernel is set to; the last line is a warning when there is one."""
     found = snap.rows("cpu.nodes")
     room = max(height - 3, 1)
-    lines: list[list[Part]] = [_node_line(node, looks) for node in found[:room]]
+    lines: list[list[Part]] = [_node_line(node, looks, width) for node in found[:room]]
     if len(found) > room:  # more nodes than lines: all of them, without bars
         lines = _packed(found, width, room)
-    lines += [settings(snap), limits(snap)]
+    lines += [settings(snap, "   " if width >= 54 else "  "), limits(snap)]
     for text in warnings(snap):
         lines += [[(plain(line), "warning")] for line in wrapped(text, width, "! ")]
     return drawn(lines, looks, width, height, _right(snap, found))
@@ -23,21 +23,20 @@ def host(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
 def host_line(snap: Snap) -> list[Part]:
     """The processors in a few words, for a place beside other numbers."""
     found = snap.rows("cpu.nodes")
-    nodes = [f"node{node.text('node', '-')} {_util(node).strip()} {_ghz(node).replace(' ', '')}" for node in found[:2]]
+    nodes = [f"node{node.text('node', '-')} {_util(node).strip()}" for node in found[:2]]
+    nodes[:1] = [f"{name} {_ghz(found[0]).replace(' ', '')}" for name in nodes[:1]]
     slow = sorted({node.text("governor") for node in found} - {"", "performance"})
     return ["  ".join([*nodes, *(f"gov {name}" for name in slow[:1]), f"THP {snap.text('thp', '-')}"])]
 
 
-def settings(snap: Snap) -> list[Part]:
+def settings(snap: Snap, gap: str) -> list[Part]:
     load, temp = snap.num("cpu.load1"), snap.num("cpu.temp_c")
-    heat = "" if temp is None else f"   temp {temp:.0f}C"
+    heat = "" if temp is None else f"{gap}temp {temp:.0f}C"
     throttled = snap.flag("cpu.throttled")
     state: Part = ("  ! throttled", "bad") if throttled else (" ok", "good") if throttled is False else ""
     swappiness = "-" if (value := snap.num("swappiness")) is None else f"{value:.0f}"
-    return [
-        f"THP {snap.text('thp', '-')}   swappiness {swappiness}   load {'-' if load is None else f'{load:.1f}'}{heat}",
-        state,
-    ]  # fmt: skip
+    busy = "-" if load is None else f"{load:.1f}"
+    return [f"THP {snap.text('thp', '-')}{gap}swappiness {swappiness}{gap}load {busy}{heat}", state]
 
 
 def limits(snap: Snap) -> list[Part]:
@@ -57,9 +56,9 @@ def warnings(snap: Snap) -> list[str]:
     return snap.texts("warnings")
 
 
-def _node_line(node: Facts, looks: Looks) -> list[Part]:
+def _node_line(node: Facts, looks: Looks, width: int) -> list[Part]:
     name = f"node{node.text('node', '-')}"
-    bar = looks.bar(node.num("util"), 1.0, 22)
+    bar = looks.bar(node.num("util"), 1.0, min(max(width - 34, 4), 22))
     return [f"{name:5} {bar} {_util(node)}  {_ghz(node)} {node.text('governor')}".rstrip()]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tui.looks import Looks
 from tui.panels.host import host_line, warnings
-from tui.panels.picture import Part, Picture, drawn, mark
+from tui.panels.picture import ROOMY, Part, Picture, drawn, mark
 from tui.snap import Snap
 from tui.units import percent, scale, size
 
@@ -98,12 +98,14 @@ def memory(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
     def mine(n: float | None) -> str:
         return f"{unit.of(n).replace(',', ''):>6} {unit.unit}"
 
+    cache, free, is_resident = (" cache", " free ", " resident") if width >= ROOMY else ("", "", "")
+    in_use = f"used {unit.of(used)}  {percent(used, kv)}" if width >= ROOMY else f"{percent(used, kv)} used"
     lines: list[list[Part]] = [
         bar(parts, width),
-        [("W", "part1"), f" weights{mine(planned)}  {resident(parts, planned)}{old} resident"],
-        [("K", "part2"), f" kv     {mine(kv)}  used {unit.of(used)}  {percent(used, kv)}"],
-        [("c", "part3"), f" engine {mine(parts.engine)} ", ("=", "part4"), f" cache{_gib(parts.cache, 6, 1)} GiB"],
-        [("o", "part5"), f" system {_gib(parts.other, 6)} GiB ", (".", "dim"), f" free {_gib(parts.free, 6, 1)} GiB"],
+        [("W", "part1"), f" weights{mine(planned)}  {resident(parts, planned)}{old}{is_resident}"],
+        [("K", "part2"), f" kv     {mine(kv)}  {in_use}"],
+        [("c", "part3"), f" engine {mine(parts.engine)} ", ("=", "part4"), f"{cache}{_gib(parts.cache, 5, 1)} GiB"],
+        [("o", "part5"), f" system {_gib(parts.other, 6)} GiB ", (".", "dim"), f"{free}{_gib(parts.free, 5, 1)} GiB"],
         swap_and_paging(snap, width),
     ]
     return drawn(lines, looks, width, height, whole(snap))
@@ -148,6 +150,8 @@ def swap_and_paging(snap: Snap, width: int) -> list[Part]:
     words: list[Part] = [(f"!{swap}", "warning") if used else swap, (f"!{flow}", "warning") if is_paging else flow]
     words.append(f"disk {_whole(None if disk is None else disk / 1e6)} MB/s")
     length = sum(len(word if isinstance(word, str) else word[0]) for word in words)
+    if 0 < width < length + 2 and not used:
+        return [words[1], " ", words[2]]
     gap = " " * max(1, min(3, (width - length) // 2))
     return [words[0], gap, words[1], gap, words[2]]
 

@@ -13,6 +13,7 @@ from tui.looks import Looks
 from tui.snap import Snap
 
 Part = str | tuple[str, str]
+ROOMY = 34  # cells: a third of 120 columns has 36 and shows everything, a third of 100 has 29 and shows less
 
 
 class Picture(NamedTuple):

@@ -1,7 +1,7 @@
 """How fast it answers, in lines: tokens a second, first token, served, slots, queue. Not here: single requests."""
 
 from tui.looks import Looks
-from tui.panels.picture import Part, Picture, drawn, mark
+from tui.panels.picture import ROOMY, Part, Picture, drawn, mark
 from tui.snap import Snap
 from tui.units import age, count, millis
 
@@ -10,17 +10,19 @@ HISTORY_S = 60
 
 def speed(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
     """Six lines of a panel of its own."""
-    old = mark(snap)
+    old, roomy = mark(snap), width >= ROOMY
+    cells, gap = (9, 3) if roomy else (8, 1)
     history = snap.numbers("speeds.history")[-HISTORY_S:]
-    curve = looks.spark(history, min(max(width - 21, 0), HISTORY_S)) if any(history) else ""
-    p50, p95 = millis(snap.num("ttft.p50_ms")), millis(snap.num("ttft.p95_ms"))
+    curve = looks.spark(history, min(max(width - cells - 12, 0), HISTORY_S)) if any(history) else ""
+    p50, p95 = (millis(snap.num(f"ttft.{p}_ms")).replace(" ", " " * roomy) for p in ("p50", "p95"))
+    lately: Part = (curve, "good") if curve else "idle" if _is_idle(snap) else ""
     lines: list[list[Part]] = [
-        [f"{'decode':9}{tok_s(decode(snap))}{old}  ", (curve, "good") if curve else "idle" if _is_idle(snap) else ""],
-        [f"{'prefill':9}{tok_s(snap.num('speeds.prompt_per_second'))}{old}"],
-        [f"{'TTFT':9}p50 {p50}{old}   p95 {p95}{old}"],
-        [f"{'served':9}{count(snap.num('requests.finished'))} req  ", *errors(snap)],
-        [f"{'slots':9}", *slots(snap, looks), " busy", *refused(snap)],
-        [f"{'queue':9}", *queue(snap)],
+        [f"{'decode':{cells}}{tok_s(decode(snap))}{old}  ", lately],
+        [f"{'prefill':{cells}}{tok_s(snap.num('speeds.prompt_per_second'))}{old}"],
+        [f"{'TTFT':{cells}}p50 {p50}{old}{' ' * gap}p95 {p95}{old}"],
+        [f"{'served':{cells}}{count(snap.num('requests.finished'))} req  ", *errors(snap, roomy)],
+        [f"{'slots':{cells}}", *slots(snap, looks), " busy", *refused(snap)],
+        [f"{'queue':{cells}}", *queue(snap, gap)],
     ]
     return drawn(lines, looks, width, height, f"{len(history)} s" if curve else "")
 
@@ -43,7 +45,7 @@ def work_line(snap: Snap, looks: Looks) -> list[Part]:
     failed = snap.num("requests.failed")
     served = f"   served {count(snap.num('requests.finished'))}  "
     err: Part = (f"err {count(failed)}", "warning") if failed else f"err {count(failed)}"
-    return ["slots ", *slots(snap, looks), "   queue ", *queue(snap, gap=1), served, err, *refused(snap)]
+    return ["slots ", *slots(snap, looks), "   queue ", *queue(snap, 1), served, err, *refused(snap)]
 
 
 def decode(snap: Snap) -> float | None:
@@ -64,7 +66,7 @@ def slots(snap: Snap, looks: Looks) -> list[Part]:
     return [looks.bar(busy, total, cells), f" {count(busy)}/{count(total)}{mark(snap)}"]
 
 
-def queue(snap: Snap, gap: int = 4) -> list[Part]:
+def queue(snap: Snap, gap: int) -> list[Part]:
     """How many wait and for how long; while a swap runs, how many of them it holds."""
     waited = [ms for row in snap.rows("waiting") if (ms := row.num("waited_ms")) is not None]
     oldest = f"{' ' * gap}oldest {age(max(waited) / 1000)}" if waited else ""
@@ -73,11 +75,12 @@ def queue(snap: Snap, gap: int = 4) -> list[Part]:
     return [f"{count(snap.num('n_waiting'))}{mark(snap)} waiting", oldest, *kept]
 
 
-def errors(snap: Snap) -> list[Part]:
+def errors(snap: Snap, in_percent: bool) -> list[Part]:
     failed, finished = snap.num("requests.failed"), snap.num("requests.finished")
     text = f"errors {count(failed)}"
     if failed and finished is not None and failed + finished > 0:
-        return [(f"{text} ({100 * failed / (failed + finished):.1f}%)", "warning")]
+        share = f" ({100 * failed / (failed + finished):.1f}%)" if in_percent else ""
+        return [(f"{text}{share}", "warning")]
     return [text]
 
 
