@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from appliance.host import _read as read
-from appliance.host import cpu_list
+from appliance.kernel_files import cpu_list, read_text
 
 CPUS = "sys/devices/system/cpu"
 ASKED = 4
@@ -73,14 +72,14 @@ class Cores:
         known = [n for n in khz if n]
         if known:
             return round(mean(known) / 1000)
-        rows = re.findall(r"^cpu MHz\s*:\s*([\d.]+)", read(self._root / "proc/cpuinfo"), re.M)
+        rows = re.findall(r"^cpu MHz\s*:\s*([\d.]+)", read_text(self._root / "proc/cpuinfo"), re.M)
         listed = [float(rows[cpu]) for cpu in asked if cpu < len(rows)]
         return round(mean(listed)) if listed else None
 
     def _governor(self, cpus: tuple[int, ...]) -> str | None:
         """The node's governor; of several the one that is not performance, since it sets the pace."""
         files = [self._root / CPUS / f"cpu{cpu}/cpufreq/scaling_governor" for cpu in cpus]
-        words = sorted({word for file in files if (word := read(file).strip()[:32])})
+        words = sorted({word for file in files if (word := read_text(file).strip()[:32])})
         return next((word for word in words if word != "performance"), words[0] if words else None)
 
 
@@ -88,7 +87,7 @@ def node_cpus(root: Path) -> dict[int, tuple[int, ...]]:
     """Node number → its CPUs that are online; a machine that names no nodes is one node."""
     found = {}
     for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
-        cpus = cpu_list(read(folder / "cpulist").strip())
+        cpus = cpu_list(read_text(folder / "cpulist").strip())
         if cpus:
             found[int(folder.name.removeprefix("node"))] = cpus
     return dict(sorted(found.items())) or {0: tuple(ticks(root)) or (0,)}
@@ -96,7 +95,7 @@ def node_cpus(root: Path) -> dict[int, tuple[int, ...]]:
 
 def ticks(root: Path) -> Ticks:
     """CPU → (busy, all) in clock ticks since the machine started; waiting for a disk is not busy."""
-    rows = re.findall(r"^cpu(\d+) ([\d ]+)$", read(root / "proc/stat"), re.M)
+    rows = re.findall(r"^cpu(\d+) ([\d ]+)$", read_text(root / "proc/stat"), re.M)
     found = {}
     for cpu, numbers in rows:
         # user nice system idle iowait irq softirq steal; guest times are in user's already.
@@ -109,9 +108,9 @@ def ticks(root: Path) -> Ticks:
 def temperature(root: Path) -> float | None:
     """The CPU's hottest sensor in °C."""
     zones = (root / "sys/class/thermal").glob("thermal_zone*")
-    files = [zone / "temp" for zone in zones if read(zone / "type").strip() in SENSORS]
+    files = [zone / "temp" for zone in zones if read_text(zone / "type").strip() in SENSORS]
     for chip in (root / "sys/class/hwmon").glob("hwmon*"):
-        if read(chip / "name").strip() in SENSORS:
+        if read_text(chip / "name").strip() in SENSORS:
             files += chip.glob("temp*_input")
     # A sensor that is switched off says 0 or nonsense below zero.
     known = [n / 1000 for n in map(_int, files) if n is not None and 0 < n < 150_000]
@@ -126,5 +125,5 @@ def _busy(before: Ticks, now: Ticks, cpus: tuple[int, ...]) -> float | None:
 
 
 def _int(path: Path) -> int | None:
-    text = read(path).strip()
+    text = read_text(path).strip()
     return int(text) if re.fullmatch(r"-?\d{1,18}", text) else None

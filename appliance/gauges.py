@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from appliance.cgroups import levels
 from appliance.cores import Cores, Node, temperature
-from appliance.host import _levels as levels
-from appliance.host import _meminfo as meminfo
-from appliance.host import _read as read
-from appliance.host import _thp as thp
-from appliance.host import read_machine
+from appliance.host import read_machine, thp
+from appliance.kernel_files import meminfo, read_text
 
 FRESH_S = 1.0
 STALE_S = 30.0
@@ -81,8 +79,8 @@ class Gauges:
     def _look(self, worker: int | None, now: float) -> Reading:
         faults, disk = self._rates(worker, now)
         machine = read_machine(self._root)
-        load = read(self._root / "proc/loadavg").split()
-        swappiness = read(self._root / "proc/sys/vm/swappiness").strip()
+        load = read_text(self._root / "proc/loadavg").split()
+        swappiness = read_text(self._root / "proc/sys/vm/swappiness").strip()
         free, total = _disk(self._data_dir)
         return Reading(
             machine=memory(self._root), major_faults_s=faults, disk_read_s=disk, cores=machine.physical_cores,
@@ -123,13 +121,13 @@ def memory(root: Path) -> dict[str, int | None]:
 
 def _major_faults(root: Path, pid: int) -> int | None:
     """Pages that had to be read from a disk, all threads: the 10th field after the name in brackets."""
-    words = read(root / f"proc/{pid}/stat").rpartition(")")[2].split()
+    words = read_text(root / f"proc/{pid}/stat").rpartition(")")[2].split()
     return int(words[9]) if len(words) > 9 and words[9].isdigit() else None
 
 
 def _disk_read(root: Path, pid: int) -> int | None:
     """Bytes that really came from a disk for this process."""
-    for line in read(root / f"proc/{pid}/io").splitlines():
+    for line in read_text(root / f"proc/{pid}/io").splitlines():
         name, _, value = line.partition(":")
         if name == "read_bytes" and value.strip().isdigit():
             return int(value)

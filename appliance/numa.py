@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.host import cpu_list
+from appliance.kernel_files import cpu_list
 
 PROBE_S = 5.0
 _AS_IT_IS = {

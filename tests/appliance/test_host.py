@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.host import cpu_list, read_machine, thread_choice
+from appliance.host import read_machine, thread_choice
+from appliance.kernel_files import cpu_list
 from engine.planner import Machine
 
 GIB = 1 << 30
