@@ -6,33 +6,25 @@
     revert   writes the old values back and forgets them            needs root
 
 Only the files named in `settings()` are ever written, and only with a word that the file itself offers: a state file
-that somebody edited cannot reach further. A value that somebody else changed after us is left alone and reported.
-Not here: reading the machine for the planner (host.py), the command line (cli/host.py).
+that somebody edited cannot reach further. A value that somebody else changed after us is left alone and reported. What
+was written is read again: a kernel that takes a word and shows another one has refused it.
+Not here: the notes (tune_notes.py), reading the machine for the planner (host.py), the command line (cli/host.py).
 """
 
-import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import ColibriError, UsageError
+from appliance.tune_notes import CannotTune, Change, alone, boot_id, recorded, save
+from engine.errors import UsageError
 
-STATE_NAME = "host-tune.json"
-STATE_VERSION = 1
-MOST_STATE_BYTES = 1 << 20
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
 CPUS = "sys/devices/system/cpu"
 NODES = "sys/devices/system/node"
+OURS = re.compile(rf"{THP}|{CPUS}/cpu[0-9]+/cpufreq/scaling_governor")
 THP_CHOICES = ("madvise", "always")
-
-
-class CannotTune(ColibriError):
-    """The host would not let us, or the state file cannot be believed; nothing was changed."""
-
-    code = "host_tune_failed"
 
 
 @dataclass(frozen=True)
@@ -48,17 +40,12 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Change:
-    """One write: `path` held `old` and is to hold `new`."""
-
-    path: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True)
 class Undone:
-    """What became of one recorded change: done, already (the old value stood there), or foreign (left alone)."""
+    """What became of one recorded change.
+
+    done: put back; already: the old value stood there; foreign: somebody else's value, left alone; gone: a CPU that is
+    switched off, its note is kept; stuck: the host does not take the old word any more, its note is kept.
+    """
 
     change: Change
     outcome: str
@@ -110,66 +97,81 @@ def apply(root: Path, state: Path, changes: list[Change]) -> list[Change]:
     if not changes:
         return []
     _refuse_without_right(root, (c.path for c in changes))
-    before = recorded(state)
-    kept = {c.path: c for c in before}
-    # The oldest value wins: after two different applies, revert goes back to the host as it was found.
-    merged = {**kept, **{c.path: Change(c.path, kept[c.path].old if c.path in kept else c.old, c.new) for c in changes}}
-    _save(state, list(merged.values()))
-    written: list[Change] = []
-    try:
-        for change in changes:
-            _write(root, change.path, change.new)
-            written.append(change)
-    except CannotTune:
-        for change in reversed(written):
-            _write(root, change.path, change.old)
-        _save(state, before)
-        raise
-    return written
+    boot = boot_id(root)
+    with alone(state):
+        now = {row.path: row.value for row in settings(root)}
+        moved = next((c for c in changes if now.get(c.path, c.old) != c.old), None)
+        if moved:
+            raise CannotTune(f"/{moved.path} became {now[moved.path]!r} meanwhile; nothing was changed; run it again")
+        before = recorded(state, boot)
+        merged = {c.path: c for c in before}
+        merged |= {c.path: _followed(merged.get(c.path), c) for c in changes}
+        save(state, list(merged.values()), boot)
+        begun: list[Change] = []
+        try:
+            for change in changes:
+                begun.append(change)
+                _write(root, change.path, change.new)
+        except BaseException as error:
+            stuck = [c for c in reversed(begun) if not _undone(root, c)]
+            if not stuck:
+                save(state, before, boot)
+            elif isinstance(error, CannotTune):
+                raise CannotTune(f"{error.message}; /{stuck[0].path} could not be put back either: "
+                                 "its old value stays noted for revert") from None  # fmt: skip
+            raise
+    return changes
 
 
 def revert(root: Path, state: Path, *, dry: bool = False) -> list[Undone]:
-    """Put the recorded old values back, newest first; with `dry` only say what would be done."""
-    changes = recorded(state)
-    allowed = {row.path: row for row in settings(root)}
-    undone, todo = [], []
-    for change in reversed(changes):
-        row = allowed.get(change.path)
-        if row is None or change.old not in row.options:
-            raise CannotTune(f"{state} asks to write {change.old!r} to /{change.path}, which this host does not offer; "
-                             "nothing was changed; remove the file if the host is another one now")  # fmt: skip
-        if row.value == change.new:
-            todo.append(change)
-            outcome = "done"
-        else:
-            outcome = "already" if row.value == change.old else "foreign"
-        undone.append(Undone(change, outcome, row.value))
+    """Put the recorded old values back, newest first; with `dry` only say what would be done. Notes whose value could
+    not be put back stay."""
     if dry:
-        return undone
-    _refuse_without_right(root, (c.path for c in todo))
-    for change in todo:
-        _write(root, change.path, change.old)
-    if changes:
-        state.unlink(missing_ok=True)
+        return _judged(root, state)
+    if not state.exists():
+        return []
+    _refuse_without_right(root, (u.change.path for u in _judged(root, state) if u.outcome == "done"))
+    with alone(state):
+        judged = _judged(root, state)
+        undone = [
+            Undone(u.change, "stuck", _value(root, u.change.path))
+            if u.outcome == "done" and not _undone(root, u.change)
+            else u
+            for u in judged
+        ]
+        left = {u.change for u in undone if u.outcome in ("gone", "stuck")}
+        boot = boot_id(root)
+        save(state, [c for c in recorded(state, boot) if c in left], boot)
     return undone
 
 
-def recorded(state: Path) -> list[Change]:
-    """The changes noted in the state file, oldest first; none when there is no file."""
-    try:
-        with open(os.open(state, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
-            found = json.loads(file.read(MOST_STATE_BYTES))
-        if found["version"] != STATE_VERSION:
-            raise ValueError(f"version {found['version']!r}")
-        changes = [Change(**row) for row in found["changes"]]
-        if not all(isinstance(word, str) for c in changes for word in asdict(c).values()):
-            raise ValueError("a value that is not text")
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CannotTune(f"{state} cannot be read as host-tune's notes ({error}); nothing was changed; "
-                         "restore it, or remove it if the host may stay as it is") from None  # fmt: skip
-    return changes
+def _followed(note: Change | None, change: Change) -> Change:
+    """The note for a change of a file that may be noted already. The oldest value of an unbroken chain wins: after two
+    applies, revert goes back to the host as it was found."""
+    if note is None or change.old not in (note.old, note.new, note.between):
+        return change
+    return Change(change.path, note.old, change.new, change.old)
+
+
+def _judged(root: Path, state: Path) -> list[Undone]:
+    """Each note of this start, newest first, with what should become of it."""
+    rows = {row.path: row for row in settings(root)}
+    found = []
+    for change in reversed(recorded(state, boot_id(root))):
+        if not OURS.fullmatch(change.path):
+            raise CannotTune(f"{state} asks to write {change.old!r} to /{change.path}, which this host does not offer "
+                             "for tuning; nothing was changed; remove the file if it is not ours")  # fmt: skip
+        row = rows.get(change.path)
+        if row is None:
+            outcome = "gone"
+        elif row.value == change.old:
+            outcome = "already"
+        elif row.value not in (change.new, change.between):
+            outcome = "foreign"
+        else:
+            outcome = "done" if change.old in row.options else "stuck"
+        found.append(Undone(change, outcome, row.value if row else ""))
+    return found
 
 
 def _thp(value: str, asked: str) -> tuple[str | None, str]:
@@ -185,9 +187,10 @@ def _thp(value: str, asked: str) -> tuple[str | None, str]:
 
 
 def _bracketed(text: str) -> tuple[tuple[str, ...], str]:
-    """`always [madvise] never` is three options, the second chosen."""
+    """`always [madvise] never` is three options, the second chosen; a word that stands alone is chosen too."""
     words = text.split()
-    chosen = next((w[1:-1] for w in words if w.startswith("[") and w.endswith("]")), "")
+    only = words[0] if len(words) == 1 else ""
+    chosen = next((w[1:-1] for w in words if w.startswith("[") and w.endswith("]")), only)
     return tuple(w.strip("[]") for w in words), chosen
 
 
@@ -206,26 +209,28 @@ def _refuse_without_right(root: Path, paths: Iterable[str]) -> None:
 
 
 def _write(root: Path, path: str, word: str) -> None:
+    """Write and read again; raises CannotTune when the kernel refuses, aloud or silently."""
     try:
         with open(root / path, "w", encoding="ascii") as file:
             file.write(word)
     except OSError as error:
         raise CannotTune(f"the kernel refused {word!r} for /{path}: {error.strerror}; what was written before it is "
                          "undone") from None  # fmt: skip
+    shown = _value(root, path)
+    if shown != word:
+        raise CannotTune(f"the kernel took {word!r} for /{path} but shows {shown!r}; what was written is undone")
 
 
-def _save(state: Path, changes: list[Change]) -> None:
-    """Replace the state file in one step, on disk before anything else happens; no changes, no file."""
-    if not changes:
-        state.unlink(missing_ok=True)
-        return
+def _undone(root: Path, change: Change) -> bool:
+    """Put the old value back; whether it stands there now."""
     try:
-        state.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=state.parent, prefix=f".{state.name}.")
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump({"version": STATE_VERSION, "changes": [asdict(c) for c in changes]}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, state)
-    except OSError as error:
-        raise CannotTune(f"the old values cannot be noted in {state}: {error.strerror}; nothing was changed") from None
+        if _value(root, change.path) != change.old:
+            _write(root, change.path, change.old)
+    except CannotTune:
+        return False
+    return True
+
+
+def _value(root: Path, path: str) -> str:
+    text = _read(root / path) or ""
+    return _bracketed(text)[1] if path == THP else text

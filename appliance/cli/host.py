@@ -3,15 +3,26 @@
 import argparse
 import json
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from appliance.settings import user_data_dir
-from appliance.tune import STATE_NAME, Setting, apply, numa_nodes, plan, recorded, revert, settings
+from appliance.tune import Setting, Undone, apply, numa_nodes, plan, revert, settings
+from appliance.tune_notes import STATE_NAME, boot_id, recorded
 
 NAME = "host"
 HELP = "show or tune the kernel's huge pages and CPU governor, with undo"
 ACTIONS = ("show", "plan", "apply", "revert", "status")
+# The settings are the machine's, so are the notes about them: root applies, everybody may ask.
+STATE_DIR = "/var/lib/colibri"
+TOLD = {
+    "done": "back to", "already": "already", "foreign": "changed by somebody else since, left alone; it was",
+    "gone": "its CPU is switched off, the note is kept; it was", "stuck": "the kernel does not take back, note kept:",
+}  # fmt: skip
+STANDS = {
+    "done": "in force", "already": "back at its old value", "foreign": "changed by somebody else since",
+    "gone": "its CPU is switched off", "stuck": "in force; this kernel does not offer the old value any more",
+}  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,42 +35,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n  colibri host                        what is set now\n"
         "  colibri host apply                  what would change\n"
         "  sudo colibri host apply --yes       change it, noting the old values\n"
-        "  sudo colibri host revert --yes      put them back"
+        "  colibri host status                 what of it is in force\n"
+        "  sudo colibri host revert --yes      put them back\n\n"
+        "The service starts with or without it. A restart of the machine undoes it too."
     )
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help="default: show")
     parser.add_argument("--yes", action="store_true", help="really write; without it nothing is changed")
     parser.add_argument("--thp", choices=("madvise", "always"), default="madvise",
                         help="huge pages: madvise where they are off (default), or always")  # fmt: skip
     parser.add_argument("--governor", default="performance", metavar="NAME", help="default: performance")
-    parser.add_argument("--state", type=Path, metavar="FILE", help="where old values are noted; default: data folder")
+    parser.add_argument("--only", choices=("thp", "governor"), help="leave the other setting as it is")
+    parser.add_argument("--state", type=Path, metavar="FILE",
+                        help=f"where old values are noted (default: {STATE_DIR}/{STATE_NAME})")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--root", type=Path, default=Path("/"), help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
-    state = args.state or Path(os.environ.get("COLIBRI_DATA_DIR") or user_data_dir()) / STATE_NAME
-    rows = settings(args.root, args.thp, args.governor)
+    state = args.state or Path(os.environ.get("COLIBRI_DATA_DIR") or STATE_DIR) / STATE_NAME
+    if args.action == "status":
+        return _status(args, state)
+    if args.action == "revert":
+        return _revert(args, state)
+    rows = [r for r in settings(args.root, args.thp, args.governor) if args.only in (None, r.name.split(".")[0])]
     if args.action == "show":
         answer: dict[str, object] = {"settings": [asdict(row) for row in rows], "numa": numa_nodes(args.root)}
         _print(args.json, answer, _table(rows) + _nodes(args.root))
-    elif args.action == "status":
-        notes = recorded(state)
-        words = [f"/{c.path}: was {c.old}, set to {c.new}" for c in notes] or ["nothing of this host was changed by us"]
-        _print(args.json, {"state": str(state), "changes": [asdict(c) for c in notes]}, words)
-    elif args.action == "revert":
-        undone = revert(args.root, state, dry=not args.yes)
-        told = {"done": "back to" if args.yes else "would go back to", "already": "already",
-                "foreign": "changed by somebody else since, left alone; it was"}  # fmt: skip
-        words = [f"/{u.change.path}: {told[u.outcome]} {u.change.old}" for u in undone]
-        answer = {"dry_run": not args.yes, "changes": [{**asdict(u.change), "outcome": u.outcome} for u in undone]}
-        _print(args.json, answer, (words or ["nothing to put back"]) + _dry(bool(words) and not args.yes))
-    else:
-        dry = args.action == "plan" or not args.yes
-        changes = plan(rows) if dry else apply(args.root, state, plan(rows))
-        words = [f"/{c.path}: {c.old} {'would become' if dry else 'is now'} {c.new}" for c in changes]
-        answer = {"dry_run": dry, "state": str(state), "changes": [asdict(c) for c in changes]}
-        _print(args.json, answer, (words or ["nothing to change"]) + _dry(bool(words) and dry))
+        return 0
+    dry = args.action == "plan" or not args.yes
+    changes = plan(rows) if dry else apply(args.root, state, plan(rows))
+    words = [f"/{c.path}: {c.old} {'would become' if dry else 'is now'} {c.new}" for c in changes]
+    answer = {"dry_run": dry, "state": str(state), "changes": [asdict(c) for c in changes]}
+    _print(args.json, answer, (words or ["nothing to change"]) + _dry(bool(words) and dry))
     return 0
+
+
+def _status(args: argparse.Namespace, state: Path) -> int:
+    notes = revert(args.root, state, dry=True)
+    is_void = not notes and bool(recorded(state))
+    words = [f"/{u.change.path}: was {u.change.old}, set to {u.change.new}; {STANDS[u.outcome]}" for u in notes]
+    if is_void:
+        words = ["the machine was started anew since our changes, which undid them"]
+    answer = {"state": str(state), "boot": boot_id(args.root), "void": is_void, "changes": _rows(notes)}
+    _print(args.json, answer, words or ["nothing of this host was changed by us"])
+    return 0
+
+
+def _revert(args: argparse.Namespace, state: Path) -> int:
+    undone = revert(args.root, state, dry=not args.yes)
+    told = TOLD if args.yes else TOLD | {"done": "would go back to"}
+    words = [f"/{u.change.path}: {told[u.outcome]} {u.change.old}" for u in undone]
+    answer = {"dry_run": not args.yes, "changes": _rows(undone)}
+    _print(args.json, answer, (words or ["nothing to put back"]) + _dry(bool(words) and not args.yes))
+    stuck = [u for u in undone if u.outcome == "stuck"]
+    if stuck and args.yes:
+        print(f"colibri: error: {len(stuck)} of {len(undone)} values could not be put back", file=sys.stderr)
+    return 1 if stuck else 0
+
+
+def _rows(notes: list[Undone]) -> list[dict[str, str]]:
+    return [{**asdict(u.change), "outcome": u.outcome, "value": u.value} for u in notes]
 
 
 def _dry(is_dry: bool) -> list[str]:
