@@ -93,6 +93,8 @@ def _limits(field: FieldInfo) -> str:
         for name, words in (("le", "to {}"), ("lt", "below {}"), ("max_length", "to {} characters")):
             if (limit := getattr(rule, name, None)) is not None:
                 most = words.format(plain_number(limit))
+    if least == f"from {most.removeprefix('to ')}":
+        return f", {most.removeprefix('to ')} and no other"
     if least.startswith("over") and most:
         least += " and"
         most = most.replace("to ", "at most ")

@@ -170,7 +170,7 @@ class _Reader:
 
     def broken(self) -> None:
         """An error without a mark: what was read last is at fault."""
-        mark = self._events.get_mark()  # type: ignore[no-untyped-call]
+        mark = self._events.get_mark()
         words = "not the YAML of a profile: what begins here cannot be read"
         self.problems.append(Problem(mark.line + 1, mark.column + 1, "error", "", words))
 

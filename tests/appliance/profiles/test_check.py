@@ -93,8 +93,8 @@ def test_every_word_of_a_choice_is_taken_and_all_are_listed_for_another(key: str
          " (did you mean '64'?)"),
         ("name: x\nctx_size: 8\nwarmup:\n  warmup_tokens: 8\n",
          "warmup.warmup_tokens 8 leaves no room in ctx_size 8, which counts"),
-        ("name: x\nqueue:\n  timeout: 5\n  queue_timeout: 10\n", "queue.queue_timeout is over queue.timeout, which counts"
-         " for waiting and answering together"),
+        ("name: x\nqueue:\n  timeout: 5\n  queue_timeout: 10\n",
+         "queue.queue_timeout is over queue.timeout, which counts for waiting and answering together"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_sentence_with_the_nearest_name(text: str, sentence: str) -> None:
