@@ -58,8 +58,8 @@ class Admission:
         self._threads = ThreadPoolExecutor(TOKENISERS, thread_name_prefix="tokenise")
 
     def close(self) -> None:
-        """Let the tokenising threads go."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Let the tokenising threads go when they have done what they were given: a request may still wait for it."""
+        self._threads.shutdown(wait=False)
 
     async def warm(self) -> None:
         """Build the encoder before the first request needs it."""

@@ -42,10 +42,12 @@ class Dispatcher:
         lane_limits: Mapping[Lane, LaneLimit] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.rescue: Callable[[ColibriError], bool] = lambda error: False
         self.speeds = Speeds()
         self._supervisor = supervisor
         self._clock = clock
         self._tickets: dict[str, Ticket] = {}
+        self._direct: dict[str, Ticket] = {}
         self._queue = Queue(self, lane_limits or lanes(max_queue, queue_timeout))
         self._ticking: asyncio.Task[None] | None = None
         supervisor.listen(self)
@@ -60,11 +62,65 @@ class Dispatcher:
         ticket = Ticket(request, self._clock(), self._acknowledge, self._cancel)
         self._tickets[request.id] = ticket
         deadline_s = None if request.deadline_ms is None else request.deadline_ms / 1000
-        job = Job(request.id, request.lane, len(request.prompt_ids), request.max_tokens, deadline_s)
+        n_prompt = len(request.prompt_ids)
+        job = Job(request.id, request.lane, n_prompt, request.max_tokens, deadline_s, request.continues)
         self._queue.submit(job, self._clock())
         if ticket.error is not None:  # refused on the spot: nobody will iterate
             raise ticket.error
         return ticket
+
+    def direct(self, request: GenerateRequest) -> Ticket:
+        """A request of our own that passes the queue and its hold; raises EngineDown without a worker."""
+        ticket = Ticket(request, self._clock(), self._acknowledge, self._cancel)
+        self._supervisor.send(generate_frame(request))
+        self._tickets[request.id] = self._direct[request.id] = ticket
+        return ticket
+
+    # What a swap asks
+
+    def hold(self, reopens_s: float | None = None) -> None:
+        """Start no further request until `release`; those who come wait in the queue."""
+        self._queue.hold(self._clock(), reopens_s)
+
+    def release(self) -> None:
+        self._queue.release(self._clock())
+
+    def shut(self, error: ColibriError) -> None:
+        """Refuse new requests with `error`, keep those who wait."""
+        self._queue.shut(error, self._clock())
+
+    def limit(self, max_queue: int, queue_timeout: float) -> None:
+        """Other limits of the lanes from now on; who waits already may stay."""
+        self._queue.lanes = lanes(max_queue, queue_timeout)
+
+    def forget_speeds(self) -> None:
+        """What was learned belongs to an engine that is no more."""
+        self.speeds = Speeds()
+        self._queue.rates = self.speeds.rates()
+
+    def replace(self, request: GenerateRequest) -> None:
+        """Give a waiting ticket the request that the model now in force needs; nothing if it waits no more."""
+        ticket = self._tickets.get(request.id)
+        if ticket is not None and self._queue.resize(request.id, len(request.prompt_ids), request.max_tokens):
+            ticket.request = request
+
+    def refuse_waiting(self, request_id: str, error: ColibriError) -> None:
+        """End a waiting request with `error`; nothing if it waits no more."""
+        ticket = self._tickets.get(request_id)
+        if ticket is not None and any(job.id == request_id for job in self._queue.waiting()):
+            ticket.fail(error)
+            self._queue.cancel(request_id, self._clock())
+
+    def n_active(self) -> int:
+        """Requests that the engine has and has not let go of."""
+        return len(self._queue.active())
+
+    def held(self) -> dict[str, Any]:
+        """Who waits because of a hold: how many, the oldest one's age, how many were refused since it began."""
+        if not self._queue.held:
+            return {"n": 0, "oldest_ms": None, "refused": 0}
+        ages = [self._clock() - job.submitted for job in self._queue.waiting()]
+        return {"n": len(ages), "oldest_ms": _ms(max(ages, default=None)), "refused": self._queue.n_refused}
 
     def snapshot(self) -> dict[str, Any]:
         """The queue as /admin/state shows it: numbers and ids, no prompt, no text."""
@@ -72,6 +128,8 @@ class Dispatcher:
         waiting = self._queue.waiting()
         return {
             "slots": self._queue.slots,
+            "hold": self._queue.held,
+            "held": self.held(),
             "running": [self._running(job, now) for job in self._queue.active()],
             "waiting": [
                 {
@@ -136,7 +194,10 @@ class Dispatcher:
         self._fail_active(error)
 
     def worker_gone(self, error: ColibriError) -> None:
-        self._queue.close(error, self._clock())
+        if self.rescue(error):  # another profile will be tried: those who wait stay
+            self._queue.pause(self._clock())
+        else:
+            self._queue.close(error, self._clock())
         self._fail_active(error)
 
     def worker_frame(self, frame: Frame) -> None:
@@ -163,6 +224,8 @@ class Dispatcher:
         ticket.put(prefill)
 
     def _piece(self, ticket: Ticket, piece: Piece) -> None:
+        if ticket.first_piece is None:
+            ticket.first_piece = self._clock()
         ticket.n_prompt_done = len(ticket.request.prompt_ids)
         ticket.n_generated += len(piece.ids)
         self._queue.progress(ticket.request.id, ticket.n_prompt_done, ticket.n_generated)
@@ -182,11 +245,12 @@ class Dispatcher:
             self._forget(ticket)
 
     def _fail_active(self, error: ColibriError) -> None:
-        for job in self._queue.active():
-            self._fail(job.id, error)
+        for request_id in [*(job.id for job in self._queue.active()), *self._direct]:
+            self._fail(request_id, error)
 
     def _forget(self, ticket: Ticket) -> None:
         self._tickets.pop(ticket.request.id, None)
+        self._direct.pop(ticket.request.id, None)
         self._queue.finish(ticket.request.id, self._clock())
 
     def _acknowledge(self, ticket: Ticket, n: int) -> None:
@@ -195,6 +259,9 @@ class Dispatcher:
                 self._supervisor.send({"type": "ack", "id": ticket.request.id, "n": n})
 
     def _cancel(self, ticket: Ticket) -> None:
+        if ticket.request.id in self._direct:
+            with contextlib.suppress(ColibriError):
+                self._supervisor.send({"type": "cancel", "id": ticket.request.id})
         self._queue.cancel(ticket.request.id, self._clock())
 
     async def _tick(self) -> None:
@@ -204,6 +271,10 @@ class Dispatcher:
 
     def _running(self, job: Job, now: float) -> dict[str, Any]:
         ticket = self._tickets[job.id]
+        first, rates = ticket.first_piece, self._queue.rates
+        decoding_s = 0.0 if first is None else now - first
+        limit = None if job.n_predict is None else max(0, job.n_predict - job.n_generated)
+        left_s = rates.cost_s(job.n_prompt - job.n_prompt_done, limit)
         return {
             "id": job.id,
             "lane": job.lane,
@@ -216,6 +287,9 @@ class Dispatcher:
             "max_tokens": job.n_predict,
             "running_ms": _ms(now - (job.started if job.started is not None else now)),
             "queue_ms": ticket.queue_ms,
+            "ttft_ms": None if first is None else _ms(first - ticket.submitted),
+            "tok_s": round((job.n_generated - 1) / decoding_s, 2) if decoding_s > 0 and job.n_generated > 1 else None,
+            "eta_ms": _ms(left_s),
         }
 
 

@@ -8,7 +8,8 @@ wants done goes through `Effects`. A job's life:
        └── refuse             └────────── finish ───────┘
 
 A stopping job keeps its slot until `finish`, because the engine is still leaving its layer. The gate is `open` with a
-number of slots, `paused` (a worker is coming: jobs wait) or `closed` (nobody will serve: jobs are refused).
+number of slots, `paused` (a worker is coming: jobs wait) or `closed` (nobody will serve: jobs are refused). Beside the
+gate there is a `hold`: nothing starts but what goes on with an answer already begun, and everybody else waits.
 """
 
 import math
@@ -57,13 +58,15 @@ class Rates:
 
 @dataclass(slots=True)
 class Job:
-    """One request as the queue sees it. `n_prompt_done` and `n_generated` are told by `progress`."""
+    """One request as the queue sees it: `n_prompt_done` and `n_generated` are told by `progress`; one that `continues`
+    is a further choice of an answer that has begun, and starts in spite of a hold."""
 
     id: str
     lane: Lane
     n_prompt: int
     n_predict: int | None = None
     deadline_s: float | None = None
+    continues: bool = False
     state: Literal["waiting", "running", "stopping"] = "waiting"
     submitted: float = 0.0
     started: float | None = None
@@ -92,7 +95,8 @@ class Effects(Protocol):
 class Queue:
     """`lanes` are served strictly in the order of LANES; inside a lane the first comes first.
 
-    `slots`, `reopens` (a time) and `closed` are the gate, which the methods move; `rates` is set by whoever measures.
+    `slots`, `reopens` (a time), `closed` and `held` are the gate, which the methods move; `rates` is set by whoever
+    measures.
     """
 
     effects: Effects
@@ -100,6 +104,8 @@ class Queue:
     slots: int = 0
     reopens: float | None = None
     closed: ColibriError | None = None
+    held: bool = False
+    n_refused: int = 0
     rates: Rates = field(default_factory=Rates)
     _active: dict[str, Job] = field(default_factory=dict)
     _waiting: dict[Lane, list[Job]] = field(default_factory=lambda: {lane: [] for lane in LANES})
@@ -122,15 +128,16 @@ class Queue:
         limit = self.lanes[job.lane]
         if self.closed is not None:  # 1
             return self.effects.refuse(job, self.closed)
-        if len(self._active) < self.slots:  # 2
+        if len(self._active) < self.slots and (job.continues or not self.held):  # 2
             return self._start(job, now)
-        if self.slots == 0 and limit.waiting == 0:  # 3
+        if (self.slots == 0 or self.held) and limit.waiting == 0:  # 3
             after = _retry_after(self.first_free_s(now))
             return self.effects.refuse(
                 job, ModelLoading("the model is being loaded and no request may wait for it", retry_after_s=after)
             )
         lane = self._waiting[job.lane]
         if len(lane) >= limit.waiting:  # 4
+            self.n_refused += self.held
             after = _retry_after(self.first_free_s(now))
             text = f"{len(lane)} requests wait already, as many as may; send it again in {after} s"
             return self.effects.refuse(job, QueueFull(text, retry_after_s=after))
@@ -177,13 +184,16 @@ class Queue:
 
     def open(self, slots: int, now: float) -> None:
         """A worker takes that many jobs at once."""
-        self.slots, self.closed, self.reopens = slots, None, None
+        self.slots, self.closed = slots, None
+        if not self.held:
+            self.reopens = None
         self._settle(now)
 
     def pause(self, now: float, reopens_s: float | None = None) -> None:
         """No worker for now, one is coming (in so many seconds, if that is known). Running jobs end by `finish`."""
         self.slots, self.closed = 0, None
-        self.reopens = None if reopens_s is None else now + reopens_s
+        if not self.held:
+            self.reopens = None if reopens_s is None else now + reopens_s
         self._settle(now)
 
     def close(self, error: ColibriError, now: float) -> None:
@@ -194,6 +204,29 @@ class Queue:
                 jobs.remove(job)
                 self.effects.refuse(job, error)
         self._settle(now)
+
+    def hold(self, now: float, reopens_s: float | None = None) -> None:
+        """Start nothing new (for so many seconds, if that is known); those who wait keep their places."""
+        self.held, self.n_refused = True, 0
+        self.reopens = None if reopens_s is None else now + reopens_s
+        self._settle(now)
+
+    def release(self, now: float) -> None:
+        """The hold is over: whoever waits may start, if the gate is open."""
+        self.held, self.reopens = False, None
+        self._settle(now)
+
+    def shut(self, error: ColibriError, now: float) -> None:
+        """Nobody serves for now: refuse all who come, and keep those who wait, since an operator may mend it."""
+        self.slots, self.closed, self.reopens = 0, error, None
+        self._settle(now)
+
+    def resize(self, job_id: str, n_prompt: int, n_predict: int | None) -> bool:
+        """A waiting job turned out to be larger or smaller; False when it does not wait any more."""
+        job = next((job for job in self.waiting() if job.id == job_id), None)
+        if job is not None:
+            job.n_prompt, job.n_predict = n_prompt, n_predict
+        return job is not None
 
     def progress(self, job_id: str, n_prompt_done: int, n_generated: int) -> None:
         """How far a running job has come, for the ETA of the others."""
@@ -230,8 +263,8 @@ class Queue:
 
     def _settle(self, now: float) -> None:
         """Fill free slots, then tell each waiting job its place if that has changed."""
-        waiting = self.waiting()
-        for job in waiting[: max(0, self.slots - len(self._active))]:
+        able = [job for job in self.waiting() if job.continues or not self.held]
+        for job in able[: max(0, self.slots - len(self._active))]:
             self._waiting[job.lane].remove(job)
             self._start(job, now)
         etas = self._etas(now)
@@ -265,7 +298,7 @@ class Queue:
             if left is None:
                 return None
             free.append(left)
-        if self.slots == 0:
+        if self.slots == 0 or self.held:
             return None if self.reopens is None else [*free, max(0.0, self.reopens - now)]
         return free + [0.0] * (self.slots - len(free))
 

@@ -24,7 +24,7 @@ class GenerateRequest:
     `max_tokens` None means as many as the context holds. `stop` are the strings that end the answer, none of which is
     ever sent. `n_logprobs` 0 sends none; k > 0 sends the chosen token's and the k likeliest alternatives (give 1 and
     ignore `top` for "logprobs without alternatives"). `deadline_ms` counts from submission: a request that cannot start
-    by then is refused.
+    by then is refused. `continues` marks a further choice of an answer that has begun.
     """
 
     id: str
@@ -39,6 +39,7 @@ class GenerateRequest:
     return_progress: bool = False
     lane: Lane = "interactive"
     deadline_ms: int | None = None
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class Done:
 
     `timings` has llama-server's names (cache_n, prompt_n, prompt_ms, prompt_per_token_ms, prompt_per_second,
     predicted_n, predicted_ms, predicted_per_token_ms, predicted_per_second) and queue_ms; prompt_n leaves the cached
-    tokens out, while `n_prompt` counts all.
+    tokens out, while `n_prompt` counts all. `handoff` is the reason when the text is a hand-over to a person and no
+    model wrote it.
     """
 
     finish_reason: FinishReason
@@ -102,6 +104,7 @@ class Done:
     n_generated: int
     timings: Mapping[str, float]
     seed: int | None
+    handoff: str | None = None
 
 
 Event = Queued | Prefill | Piece | Done

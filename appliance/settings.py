@@ -2,7 +2,7 @@
 
     default  <  profile  <  COLIBRI_* in the environment  <  flag on the command line
 
-A value that nobody would read is an error, never ignored. Not here: YAML (profiles.py), argparse (cli/flags.py), where
+A value that nobody would read is an error, never ignored. Not here: YAML (profiles/), argparse (cli/flags.py), where
 a model file lies (model_files.py), what the machine offers (host.py).
 """
 
@@ -28,6 +28,9 @@ PREFIX = "COLIBRI_"
 PROCESS_ENV = {
     "COLIBRI_ISA": ("engine.kernels.isa", "instruction set to use: v2, v3 or vnni; unset: what the CPU offers"),
     "COLIBRI_KERNEL_CACHE": ("engine.kernels.jit", "folder of compiled kernels"),
+    "COLIBRI_URL": ("appliance.cli.remote", "address of a running service, for status, profile and tui"),
+    "COLIBRI_ADMIN_KEY": ("appliance.cli.remote", "admin key for it; unset: the one in the data folder"),
+    "COLIBRI_USER": ("appliance.cli.remote", "name that the service's log gives to a change"),
     "COLIBRI_DEBUG": ("appliance.cli.main", "1 prints the traceback of an error that nobody foresaw"),
 }
 
@@ -81,6 +84,13 @@ class Settings(BaseModel):
     alias: str | None = knob(
         None, "name that clients use for the model", "serving", "appliance.settings",
         "unset: the file's name without .gguf", short=("-a",))
+    aliases: Words = knob((), "further names for the model, with commas", "serving", "appliance.prepare", "none")
+    default_model: str | None = knob(
+        None, "the model where neither profile, environment nor flag names one", "process", "appliance.settings",
+        "unset: the only file of the models folder")
+    default_alias: str | None = knob(
+        None, "name that clients use for the default model", "process", "appliance.settings",
+        "unset: the file's name without .gguf")
     ctx_size: int = knob(
         0, "positions in the context, 0 lets the planner choose", "engine", "engine.planner",
         "the trained length, at most 8192", short=("-c",), ge=0, le=1 << 30)
@@ -106,6 +116,9 @@ class Settings(BaseModel):
     parallel: int = knob(
         1, "sequences computed at once; others wait in the queue", "engine", "engine.load",
         "one generation at a time", short=("-np",), ge=1, le=1)
+    numa: Literal["off", "distribute", "isolate", "numactl"] = knob(
+        "off", "memory on several nodes: off, distribute (over all), isolate (the one with most room), numactl (as is)",
+        "engine", "appliance.numa", "one node needs nothing")
 
     host: str = knob("127.0.0.1", "address to listen on", "process", "appliance.api", "only this machine may ask")
     port: int = knob(8080, "port to listen on, 0 for any free one", "process", "appliance.api", ge=0, le=65535)
@@ -130,6 +143,31 @@ class Settings(BaseModel):
     timeout: float = knob(
         3600.0, "seconds one answer may take in all", "serving", "appliance.api", "llama-server's figure", gt=0,
         le=604_800)
+    handover: str | None = knob(
+        None, "text that is answered, marked as a hand-over, where no answer can come in time", "serving",
+        "appliance.api", "unset: an error that says when to come back", min_length=1, max_length=2000)
+
+    fallback: str = knob("fallback", "profile that is started when this one and the one before it cannot be",
+                         "serving", "appliance.swapper", "the profile made for that")
+    drain_timeout: float = knob(60.0, "seconds that answers under way get before a swap", "serving",
+                                "appliance.swapper", "a short answer's length on a slow box", ge=0, le=86_400)
+    drain_policy: Literal["finish", "cancel"] = knob(
+        "finish", "after drain_timeout: finish waits on, cancel ends the answers with an error", "serving",
+        "appliance.swapper", "an answer half given is an answer lost")
+    stop_timeout: float = knob(15.0, "seconds the old worker gets to leave before it is killed", "serving",
+                               "appliance.swapper", "it needs 5 at most", gt=0, le=600)
+    start_timeout: float = knob(180.0, "seconds without progress while the new worker starts and compiles", "serving",
+                                "appliance.swapper", "a new CPU compiles for a minute, once", gt=0, le=86_400)
+    warm_timeout: float = knob(600.0, "seconds for reading the weights and the warm-up prompt", "serving",
+                               "appliance.swapper", "30 GB from a slow disk", gt=0, le=86_400)
+    check_timeout: float = knob(60.0, "seconds for the probe that must be answered before requests are", "serving",
+                                "appliance.swapper", "a slow box writes a few words in that time", gt=0, le=3600)
+    warmup_prompt: str = knob("The quick brown fox jumps over the lazy dog.",
+                              "text that the new worker reads before it serves", "serving", "appliance.swapper",
+                              "any text touches all weights", min_length=1, max_length=20_000)
+    warmup_tokens: int = knob(8, "tokens that the probe must write", "serving", "appliance.swapper",
+                              "enough to see a speed", ge=1, le=256)
+
     data_dir: Folder = knob(
         Path("~/.local/share/colibri"), "folder for keys and profiles", "process", "appliance.keys",
         "the user's data folder; /data in the image")
@@ -255,7 +293,10 @@ def resolve(flags: Mapping[str, Any], env: Mapping[str, str] = os.environ,
             values[key], sources[key] = value, source(key)
     settings = _checked(values, sources)
     reason = ""
-    if settings.model is None and (found := default_model(settings.models_dir)):
+    if settings.model is None and settings.default_model is not None:
+        named = {"model": settings.default_model, "alias": settings.alias or settings.default_alias}
+        settings, reason = settings.model_copy(update=named), "the default model, since nothing names another"
+    elif settings.model is None and (found := default_model(settings.models_dir)):
         settings, reason = settings.model_copy(update={"model": str(found[0])}), found[1]
     rows = {key: _provenance(settings, key, sources.get(key, "default")) for key in Settings.model_fields}
     if reason:

@@ -5,7 +5,8 @@
                  └───────────┴────────────┴─▶ crashed   a bad model file, or too many ends without a served request
     stop  ─▶ stopped, from everywhere
 
-A worker's memory is its process's, so all of it returns with the end.
+A worker's memory is its process's, so all of it returns with the end. One that is started on trial is not started
+again when it ends: whoever put it on trial decides, until `accept`.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from appliance.life import Life, Patience, WorkerSpec
@@ -93,23 +94,35 @@ class Supervisor:
         self._life: Life | None = None
         self._task: asyncio.Task[None] | None = None
         self._record = _Record()
+        self._trial = False
         self._wakers: set[asyncio.Future[None]] = set()
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    async def start(self) -> None:
-        """Begin to keep a worker running; returns at once. After `crashed` or `stopped` it begins anew."""
+    async def start(self, spec: WorkerSpec | None = None, prefix: Sequence[str] = (), *, stop_s: float | None = None,
+                    trial: bool = False) -> None:  # fmt: skip
+        """Begin to keep a worker running, of another `spec` if one is given; returns at once. After `crashed` or
+        `stopped` it begins anew. `stop_s` is how long it may take to leave politely."""
         if self._task is not None and not self._task.done():
+            assert spec is None, "another worker is there; stop it first"
             return
+        if spec is not None:
+            self.spec, self._prefix = spec, tuple(prefix)
+        if stop_s is not None:
+            self._patience = replace(self._patience, stop_s=stop_s)
+        self._trial = trial
         self._record = _Record()
         self.error = None
         self._enter("starting")
         self._tell_coming()
         self._task = asyncio.create_task(self._keep(), name="supervisor")
 
-    async def stop(self) -> None:
-        """End the worker: politely, then for certain. Its memory is free when this returns."""
+    async def stop(self, between: ColibriError | None = None) -> None:
+        """End the worker: politely, then for certain. Its memory is free when this returns.
+
+        With `between` another one follows: requests in flight get that error and the others wait.
+        """
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -117,7 +130,16 @@ class Supervisor:
             self._task = None
         self._enter("stopped")
         for listener in self._listeners:
-            listener.worker_gone(EngineDown("the server is shutting down; ask again when it is back"))
+            if between is not None:
+                listener.worker_lost(between)
+            else:
+                listener.worker_gone(EngineDown("the server is shutting down; ask again when it is back"))
+
+    def accept(self) -> None:
+        """The trial is over: from now on an end is mended by a new start. Raises what it ended of a moment ago."""
+        if self.state != "ready":
+            raise self.error or EngineFailed("the engine process on trial has ended")
+        self._trial = False
 
     async def ready(self) -> dict[str, Any]:
         """Wait for the worker; its facts, or the exception for which there will be none."""
@@ -152,6 +174,8 @@ class Supervisor:
         while True:
             life = self._life = Life(self._patience, self._take, self._tell_coming)
             await life.run(self.spec, self._prefix, self._env)
+            if self._trial:
+                return self._fail_trial(life)
             if life.fatal is not None and not life.was_ready and self._is_final(life.fatal.exit_code):
                 return self._give_up(life.fatal, f"no model is loaded: {life.fatal.message}")
             if (often := self._too_often(life)) is not None:
@@ -166,6 +190,13 @@ class Supervisor:
             n = max(len(self._record.times), self._record.unready, 1)
             await asyncio.sleep(min(self._back_off.longest_s, self._back_off.first_s * 2 ** (n - 1)))
             self._enter("starting")
+
+    def _fail_trial(self, life: Life) -> None:
+        self.error = life.fatal or EngineFailed(f"the engine process ended: {life.reason}")
+        log.error("the engine process on trial ended: %s", life.reason)
+        self._enter("crashed")
+        for listener in self._listeners:
+            listener.worker_lost(self.error)
 
     def _is_final(self, exit_code: int) -> bool:
         return exit_code in NO_USE_REPEATING or (exit_code == DOES_NOT_FIT and not self._record.ever_ready)

@@ -39,6 +39,7 @@ class Ticket:
         self.queue_ms = 0.0
         self.n_prompt_done = 0
         self.n_generated = 0
+        self.first_piece: float | None = None
         self.error: ColibriError | None = None
         self._acknowledge, self._cancel = acknowledge, cancel
         self._events: deque[Event] = deque()

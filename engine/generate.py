@@ -47,6 +47,7 @@ class EngineInfo:
     threads_batch: int
     batch_size: int
     ubatch_size: int
+    n_parallel: int
     isa: str
     isa_reason: str
     cpu: str

@@ -23,7 +23,8 @@ from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, ChatShape, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
 from appliance.request import Done, GenerateRequest, Piece, Prefill
-from engine.errors import ContextLengthExceeded, InvalidParameter
+from engine.errors import ContextLengthExceeded, InvalidParameter, ModelNotFound, TemplateError
+from engine.sampling import Sampling
 
 PATIENCE_S = 5.0
 LOOK_S = 1.0
@@ -48,11 +49,8 @@ async def chat(request: web.Request) -> web.StreamResponse:
         messages = [message.plain() for message in ask.messages]
         return [await services.admission.chat_ids(messages, ask.chat_template_kwargs)]
 
-    wish = _wish(services, ask, n_top)
-    generation = await _generation(request, raw, ask, wish, prompts)
-    shape = ChatShape(
-        **_common(services, generation, wish, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier
-    )
+    generation = await _generation(request, raw, ask, lambda: _wish(services, ask, n_top), prompts)
+    shape = ChatShape(**_common(generation, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier)
     return await (_stream if ask.stream else _plain)(request, generation, shape)
 
 
@@ -69,11 +67,18 @@ async def complete(request: web.Request) -> web.StreamResponse:
     async def prompts() -> list[list[int]]:
         return [await services.admission.prompt_ids(prompt) for prompt in given]
 
-    wish = _wish(services, ask, ask.logprobs)
-    generation = await _generation(request, raw, ask, wish, prompts)
+    pinned = services.model.id if any(not isinstance(prompt, str) for prompt in given) else None
+
+    def wished() -> Wish:
+        if pinned not in (None, services.model.id):
+            text = f"the prompt's token ids are those of '{pinned}', and '{services.model.id}' is served now; send text"
+            raise ModelNotFound(text, param="prompt")
+        return _wish(services, ask, ask.logprobs)
+
+    generation = await _generation(request, raw, ask, wished, prompts)
     decode = services.admission.text.decode
     echoes = [prompt if isinstance(prompt, str) else decode(prompt) for prompt in given] if ask.echo else []
-    shape = CompletionShape(**_common(services, generation, wish, ask, ask.logprobs), echoes=tuple(echoes))
+    shape = CompletionShape(**_common(generation, ask, ask.logprobs), echoes=tuple(echoes))
     return await (_stream if ask.stream else _plain)(request, generation, shape)
 
 
@@ -97,15 +102,14 @@ def _wish(services: Services, ask: Sampled, n_top: int | None) -> Wish:
     )
 
 
-def _common(services: Services, generation: Generation, wish: Wish, ask: Sampled, n_top: int | None) -> dict[str, Any]:
+def _common(generation: Generation, ask: Sampled, n_top: int | None) -> dict[str, Any]:
     with_usage = ask.stream_options is not None and bool(ask.stream_options.include_usage)
-    return {
-        "id": generation.name, "created": generation.created, "model": wish.model, "n": wish.n, "n_top": n_top,
-        "with_usage": with_usage, "fingerprint": services.fingerprint(),
-    }  # fmt: skip
+    return {"answer": generation, "n": ask.n or 1, "n_top": n_top, "with_usage": with_usage}
 
 
-async def _generation(request: web.Request, raw: bytes, ask: Sampled, wish: Wish, prompts: Prompts) -> Generation:
+async def _generation(
+    request: web.Request, raw: bytes, ask: Sampled, wished: Callable[[], Wish], prompts: Prompts
+) -> Generation:
     """The answer to view: one that is attached to, or a new one."""
     services = request.app[SERVICES]
     services.check_open()
@@ -114,20 +118,36 @@ async def _generation(request: web.Request, raw: bytes, ask: Sampled, wish: Wish
         return running
     prefix, field = ("chatcmpl", "messages") if isinstance(ask, ChatRequest) else ("cmpl", "prompt")
     name = f"{prefix}-{uuid.uuid4().hex}"
-    requests: list[GenerateRequest] = []
-    try:
-        for i, ids in enumerate(await prompts()):
-            requests += services.admission.requests(ids, wish, f"{name}-{i}")
-    except ContextLengthExceeded as error:
-        error.param = field
-        raise
-    # Another request with the same identity may have come in while this one was tokenised, or the end of the server.
-    if (running := services.generations.find(identity)) is not None:
-        return running
-    services.check_open()
+
+    async def make() -> list[GenerateRequest]:
+        wish = wished()
+        requests: list[GenerateRequest] = []
+        try:
+            for i, ids in enumerate(await prompts()):
+                requests += services.admission.requests(ids, wish, f"{name}-{i}")
+        except ContextLengthExceeded as error:
+            error.param = field
+            raise
+        return requests
+
+    while True:
+        before = services.epoch
+        try:
+            requests = await make()
+        except (ContextLengthExceeded, ModelNotFound, TemplateError):
+            if not services.is_held:
+                raise
+            # Another profile may serve it: it waits as it is, and is judged by whoever serves in the end.
+            requests = [GenerateRequest(id=f"{name}-0-0", prompt_ids=[], sampling=Sampling(), model=ask.model or "")]
+        # Another request with this identity may have come in while this one was tokenised, or the end of the server.
+        if (running := services.generations.find(identity)) is not None:
+            return running
+        services.check_open()
+        if services.epoch == before:
+            break
     decode_ms = ask.t_max_predict_ms
     limits = Limits(services.settings.timeout, decode_ms / 1000 if decode_ms is not None and decode_ms > 0 else None)
-    return services.generations.start(name, identity, requests, limits)
+    return services.generations.start(name, identity, requests, limits, make)
 
 
 def _identity(request: web.Request, raw: bytes) -> Identity:

@@ -1,5 +1,7 @@
 """Answers under way: one task each, any number of viewers, kept or cancelled when the last one leaves. Not here: HTTP.
 
+An answer that only waits has no model yet: when another profile takes over, its requests are made anew for that one.
+
 A client's disconnect cancels its answer at once. With an Idempotency-Key the work goes on and its result is kept for
 ten minutes under (API key, Idempotency-Key, route, body). A request with the same body attaches to a running answer
 only with the same API key and either the same Idempotency-Key or an SDK's word that it is a retry.
@@ -7,7 +9,7 @@ only with the same API key and either the same Idempotency-Key or an SDK's word 
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,7 +17,7 @@ from appliance.api.errors import AnswerTimeout
 from appliance.metrics import Metrics
 from appliance.request import Done, Event, GenerateRequest, Piece, Queued
 from appliance.ticket import Ticket
-from engine.errors import ColibriError, QueueFull
+from engine.errors import Busy, ColibriError, QueueFull, Unavailable
 
 KEEP_S = 600.0
 KEPT_AT_MOST = 64
@@ -23,10 +25,23 @@ PLACE_POLL_S = 0.25
 """A request of several answers has waited in line for its first; for the next it waits for a place again."""
 
 
+Make = Callable[[], Awaitable[list[GenerateRequest]]]
+"""The requests of an answer, for the model that is in force when it is called; raises what makes them impossible."""
+
+
 class Submits(Protocol):
     """What an answer needs of the dispatcher."""
 
     def submit(self, request: GenerateRequest) -> Ticket: ...
+    def replace(self, request: GenerateRequest) -> None: ...
+    def refuse_waiting(self, request_id: str, error: ColibriError) -> None: ...
+
+
+class Speaks(Protocol):
+    """Who answers just now: what is signed with, and the text that hands over to a person where there is one."""
+
+    def fingerprint(self) -> str: ...
+    def handover(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +67,18 @@ END = object()
 
 @dataclass(eq=False)
 class Generation:
-    """The answers of one request, in order; `events` holds (choice, event) and only grows."""
+    """The answers of one request, in order; `events` holds (choice, event) and only grows. `model` and `fingerprint`
+    are settled when it begins."""
 
     name: str
     identity: Identity
     created: int
     requests: Sequence[GenerateRequest]
     limits: Limits
+    make: Make
+    speaker: Speaks
+    model: str = ""
+    fingerprint: str = ""
     events: list[tuple[int, Event]] = field(default_factory=list)
     error: BaseException | None = None
     ended: float | None = None
@@ -69,6 +89,11 @@ class Generation:
     def is_kept(self) -> bool:
         """Whether it goes on without a viewer."""
         return self.identity.idempotency_key is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an engine has taken it."""
+        return bool(self.fingerprint)
 
     def view(self) -> "View":
         """A viewer that sees everything from the first event on; use it as an async context."""
@@ -85,6 +110,8 @@ class Generation:
             self.cancel()
 
     def _add(self, index: int, event: Event) -> None:
+        if not self.has_begun and not isinstance(event, Queued):
+            self.model, self.fingerprint = self.requests[index].model, self.speaker.fingerprint()
         self.events.append((index, event))
         self._wake()
 
@@ -96,18 +123,43 @@ class Generation:
         """Consume the tickets one after the other; what goes wrong is kept in `error` for the viewers."""
         try:
             async with asyncio.timeout(self.limits.total_s):
-                for index, request in enumerate(self.requests):
-                    ticket = first if index == 0 else await self._place(request, dispatcher)
+                index = 0
+                while index < len(self.requests):
+                    ticket = first if index == 0 else await self._place(index, dispatcher)
                     async with ticket:
                         await self._follow(index, ticket, metrics)
+                    index += 1
         except TimeoutError:
             self.error = AnswerTimeout(
                 f"the answer took longer than the {self.limits.total_s:.0f} s this server allows; ask for fewer tokens"
             )
         except asyncio.CancelledError:
             pass
+        except (Busy, Unavailable) as error:
+            self._hand_over(error, metrics)
         except Exception as error:
             self.error = error
+
+    def _hand_over(self, error: ColibriError, metrics: Metrics) -> None:
+        """No answer can come in time: the profile's own text instead, marked as what it is; else the error."""
+        text = self.speaker.handover()
+        if self.has_begun or text is None:
+            self.error = error
+            return
+        metrics.handed_over(error.code)
+        self._add(0, Piece(text, []))
+        self._add(0, Done("stop", None, 0, 0, 0, {}, None, handoff=error.code))
+
+    async def renew(self, dispatcher: Submits) -> bool:
+        """Make the requests anew if it only waits; False when the model now in force cannot answer it."""
+        waiting = self.requests[0]
+        try:
+            self.requests = await self.make()
+        except ColibriError as error:
+            dispatcher.refuse_waiting(waiting.id, error)
+            return False
+        dispatcher.replace(self.requests[0])
+        return True
 
     async def _follow(self, index: int, ticket: Ticket, metrics: Metrics) -> None:
         """All events of one answer; the client's own time limit ends it like its token limit."""
@@ -135,10 +187,10 @@ class Generation:
                 metrics.failed(error.code)
             raise
 
-    async def _place(self, request: GenerateRequest, dispatcher: Submits) -> Ticket:
+    async def _place(self, index: int, dispatcher: Submits) -> Ticket:
         while True:
             try:
-                return dispatcher.submit(request)
+                return dispatcher.submit(replace(self.requests[index], continues=True))
             except QueueFull:
                 await asyncio.sleep(PLACE_POLL_S)
 
@@ -180,9 +232,11 @@ class View:
 class Generations:
     """All answers under way and the kept ones."""
 
-    def __init__(self, dispatcher: Submits, metrics: Metrics, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, dispatcher: Submits, metrics: Metrics, speaker: Speaks, *,
+                 clock: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
         self._dispatcher = dispatcher
         self._metrics = metrics
+        self._speaker = speaker
         self._clock = clock
         self._all: list[Generation] = []
 
@@ -201,17 +255,38 @@ class Generations:
                 return g
         return None
 
-    def start(self, name: str, identity: Identity, requests: Sequence[GenerateRequest], limits: Limits) -> Generation:
+    def start(self, name: str, identity: Identity, requests: Sequence[GenerateRequest], limits: Limits,
+              make: Make) -> Generation:  # fmt: skip
         """Submit the first answer (raising what the dispatcher raises) and follow it in a task of its own."""
+        generation = Generation(name, identity, int(time.time()), requests, limits, make, self._speaker)
         try:
             ticket = self._dispatcher.submit(requests[0])
         except ColibriError as error:
             self._metrics.refused(error.code)
-            raise
-        generation = Generation(name, identity, int(time.time()), requests, limits)
+            if not isinstance(error, Busy | Unavailable) or self._speaker.handover() is None:
+                raise
+            generation._hand_over(error, self._metrics)
+            generation.ended = self._clock()
+            return generation
         self._all.append(generation)
         generation._task = asyncio.create_task(self._run(generation, ticket), name=name)
         return generation
+
+    # What a swap asks (appliance.swapper.Answers)
+
+    def n_begun(self) -> int:
+        return sum(g.has_begun for g in self.running())
+
+    async def break_off(self, error: ColibriError) -> int:
+        begun = [g for g in self.running() if g.has_begun]
+        for g in begun:
+            g.cancel(error)
+        await asyncio.gather(*(g._task for g in begun if g._task is not None), return_exceptions=True)
+        return len(begun)
+
+    async def renew(self) -> int:
+        waiting = [g for g in self.running() if not g.has_begun]
+        return sum([not await g.renew(self._dispatcher) for g in waiting])
 
     async def close(self, error: ColibriError) -> None:
         """Break off everything; viewers get `error`."""

@@ -17,52 +17,42 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from appliance import logs
-from appliance.admission import Admission
 from appliance.api import heap
 from appliance.api.app import make_app
 from appliance.api.body import body_cap
 from appliance.api.errors import Draining
 from appliance.api.protocol import LIMITS, Connection
-from appliance.api.services import ServedModel, Services
+from appliance.api.services import Services, admit
 from appliance.dispatch import Dispatcher
+from appliance.events import Events
+from appliance.gauges import Gauges
 from appliance.host import read_machine
+from appliance.journal import Journal
 from appliance.keys import open_keys
-from appliance.life import WorkerSpec
+from appliance.loglines import LogLines
 from appliance.metrics import Metrics
-from appliance.settings import Resolved, Settings
+from appliance.prepare import Prepare, Prepared, Resolve, prepare
+from appliance.profiles import Profile, ProfileStore
+from appliance.settings import Settings
 from appliance.supervisor import Supervisor
-from appliance.templates import Renderer, check
-from engine.errors import TemplateError, Unreachable
-from engine.gguf.reader import read_gguf
-from engine.models.registry import architecture
-from engine.models.shape import DecoderShape
-from engine.planner import PlanRequest, plan
-from engine.text import Text, open_text
+from appliance.swapper import Swapper
+from appliance.templates import Renderer
+from engine.errors import ColibriError, Unreachable
 
+LAST = "last"
+FIRST_PROFILE, FALLBACK = "quick-verify", "fallback"
 DRAIN_S = 12.0
 """Compose gives the container 20 s to end; the worker needs up to 5 of them."""
 BACKLOG = 128
 log = logs.get_logger("colibri.serve")
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What the file and the machine decide before anything runs."""
-
-    model: ServedModel
-    text: Text
-    n_ctx: int
-    worker: WorkerSpec
-
-
-def run(resolved: Resolved) -> int:
+def run(settings: Settings, resolve: Resolve, profile: str | None) -> int:
     """Serve until told to stop; 0 after SIGTERM, 130 after SIGINT. Raises what the start cannot do."""
-    settings = resolved.settings
     heap.settle()
     logs.start(settings)
     with bind(settings.host, settings.port) as door:
-        prepared = prepare(settings)
-        return asyncio.run(_serve(settings, prepared, door))
+        return asyncio.run(_serve(first(settings, resolve, profile), door))
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -89,42 +79,45 @@ def bind(host: str, port: int) -> socket.socket:
     return door
 
 
-def prepare(settings: Settings) -> Prepared:
-    """Read the header, plan the memory, open the vocabulary; raises BadModelFile and DoesNotFit before any weight is
-    touched."""
-    path = settings.model_path()
-    gguf = read_gguf(path)
-    name = architecture(gguf)
-    shape = DecoderShape.read(gguf)
-    options = settings.engine_spec()
-    asked = PlanRequest(
-        n_ctx=options["n_ctx"], type_k=options["type_k"], type_v=options["type_v"], load_mode=options["load_mode"],
-        ubatch_size=options["ubatch_size"], parallel=options["n_parallel"], threads=options["threads"],
-    )  # fmt: skip
-    planned = plan(gguf, shape, read_machine(), asked)
-    for warning in planned.warnings:
-        log.warning("%s", warning)
-    options |= {"n_ctx": planned.n_ctx, "load_mode": planned.load_mode}
-    text = open_text(gguf)
-    if text.chat_template is not None:
-        try:
-            check(text.chat_template)
-        except TemplateError as error:
-            # Completions can still be served; each chat request is told the same.
-            log.warning("%s", error.message)
-    public = settings.alias or path.name.removesuffix(".gguf")
-    meta = {
-        "architecture": name, "n_ctx": planned.n_ctx, "n_ctx_train": shape.n_ctx_train, "n_vocab": shape.n_vocab,
-        "n_embd": shape.n_embd, "n_params": sum(t.k * t.n_rows for t in gguf.tensors.values()), "size": gguf.n_bytes,
-        "load_mode": planned.load_mode, "type_k": asked.type_k, "type_v": asked.type_v,
-    }  # fmt: skip
-    model = ServedModel(id=public, created=int(path.stat().st_mtime), meta=meta)
-    return Prepared(model, text, planned.n_ctx, WorkerSpec(str(path), options))
+@dataclass(frozen=True, slots=True)
+class First:
+    """What the server starts with; `degraded` says why it is not the profile that was meant."""
+
+    prepared: Prepared
+    store: ProfileStore
+    journal: Journal
+    resolve: Resolve
+    degraded: str | None = None
+    prepare: Prepare = prepare
 
 
-async def _serve(settings: Settings, prepared: Prepared, door: socket.socket) -> int:
+def first(settings: Settings, resolve: Resolve, profile: str | None) -> First:
+    """Open the profiles and prepare the first one. With LAST it is the one that served last, and if that cannot be
+    prepared the fallback: a box that was left alone must come back. Else raises what is wrong with it."""
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store, journal = ProfileStore(settings.data_dir), Journal(settings.data_dir)
+    if profile != LAST:
+        found = store.load(profile) if profile else None
+        return First(_prepared(resolve, found), store, journal, resolve)
+    name = journal.active() or FIRST_PROFILE
+    try:
+        return First(_prepared(resolve, store.load(name)), store, journal, resolve)
+    except ColibriError as error:
+        if name == FALLBACK:
+            raise
+        text = f"the profile '{name}' cannot be started ({error.message}), '{FALLBACK}' serves instead"
+        log.error("%s", text)
+        return First(_prepared(resolve, store.load(FALLBACK)), store, journal, resolve, text)
+
+
+def _prepared(resolve: Resolve, profile: Profile | None) -> Prepared:
+    values = {**profile.values, "name": profile.name} if profile else None
+    return prepare(resolve(values).settings, read_machine(), profile)
+
+
+async def _serve(begin: First, door: socket.socket) -> int:
     stop = _Signals()
-    async with running(settings, prepared) as services, listening(make_app(services), door):
+    async with running(begin) as services, listening(make_app(services), door):
         host, port = door.getsockname()[:2]
         where = f"[{host}]" if ":" in host else host
         sys.stderr.write(f"listening on http://{where}:{port}, model {services.model.id}\n")
@@ -136,34 +129,43 @@ async def _serve(settings: Settings, prepared: Prepared, door: socket.socket) ->
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings, prepared: Prepared) -> AsyncIterator[Services]:
+async def running(begin: First) -> AsyncIterator[Services]:
     """The parts behind the routes, started and in the end stopped in order."""
+    prepared, settings = begin.prepared, begin.prepared.settings
     keys, is_new = open_keys(settings.data_dir, api_key=settings.api_key, api_key_file=settings.api_key_file)
     if settings.no_auth and settings.host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("no_auth on %s: whoever reaches this address may use the model without a key", settings.host)
     if is_new:
         log.info("new keys are in %s", settings.data_dir / "keys")
-    metrics = Metrics(prepared.model.id)
-    supervisor = Supervisor(prepared.worker)
+    supervisor = Supervisor(prepared.worker, prefix=prepared.prefix)
     dispatcher = Dispatcher(supervisor, max_queue=settings.max_queue, queue_timeout=settings.queue_timeout)
-    renderer = Renderer()
-    admission = Admission(
-        prepared.text, renderer, n_ctx=prepared.n_ctx, defaults=settings.sampling(), n_predict=settings.n_predict
-    )
-    services = Services(
-        settings=settings, model=prepared.model, admission=admission, dispatcher=dispatcher, supervisor=supervisor,
-        keys=keys, metrics=metrics, body_cap=body_cap(prepared.n_ctx),
+    renderer, events, loglines = Renderer(), Events(), LogLines()
+    swapper = Swapper(
+        supervisor=supervisor, dispatcher=dispatcher, store=begin.store, resolve=begin.resolve, events=events,
+        journal=begin.journal, first=prepared, degraded=begin.degraded, prepare=begin.prepare,
     )  # fmt: skip
-    await supervisor.start()
-    warming = asyncio.create_task(admission.warm())
-    try:
-        yield services
-    finally:
-        warming.cancel()
-        await supervisor.stop()
-        await dispatcher.close()
-        await renderer.close()
-        admission.close()
+    services = Services(
+        settings=settings, model=prepared.model, admission=admit(prepared, renderer), renderer=renderer,
+        dispatcher=dispatcher, supervisor=supervisor, keys=keys, metrics=Metrics(prepared.model.id), store=begin.store,
+        swapper=swapper, events=events, loglines=loglines, gauges=Gauges(settings.data_dir),
+        body_cap=body_cap(prepared.n_ctx),
+    )  # fmt: skip
+    with loglines.listening():
+        who = f"the profile {prepared.name}" if prepared.name else "the command line's settings"
+        events.tell("state", f"the service has started with {who}")
+        supervisor.listen(services.chronicle)
+        swapper.resumed()
+        await supervisor.start()
+        warming = asyncio.create_task(services.admission.warm())
+        try:
+            yield services
+        finally:
+            warming.cancel()
+            await swapper.close()
+            await supervisor.stop()
+            await dispatcher.close()
+            await renderer.close()
+            services.admission.close()
 
 
 @contextlib.asynccontextmanager

@@ -8,13 +8,21 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from appliance.admission import Admission
+from appliance.admission import Admission, Renders
+from appliance.api.body import body_cap
 from appliance.api.errors import Draining
 from appliance.api.generation import Generations, Submits
+from appliance.chronicle import Chronicle
+from appliance.events import Events
+from appliance.gauges import Gauges
 from appliance.keys import KeyRing
+from appliance.loglines import LogLines
 from appliance.metrics import Metrics
+from appliance.prepare import Prepared, ServedModel
+from appliance.profiles import ProfileStore
 from appliance.settings import Settings
-from engine.errors import ColibriError, ModelNotFound
+from appliance.swapper import Swapper
+from engine.errors import ColibriError
 
 
 def _version() -> str:
@@ -32,6 +40,7 @@ class Dispatches(Submits, Protocol):
     """The dispatcher, as the API sees it."""
 
     def snapshot(self) -> dict[str, Any]: ...
+    def held(self) -> dict[str, Any]: ...
 
 
 class Supervises(Protocol):
@@ -51,44 +60,56 @@ class Supervises(Protocol):
     def pid(self) -> int | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """The model behind this server: `id` for clients, further `aliases`, `meta` as /v1/models shows it."""
-
-    id: str
-    created: int
-    meta: dict[str, Any]
-    aliases: tuple[str, ...] = ()
-
-    def check(self, asked: str | None) -> str:
-        """The name to answer with; raises ModelNotFound that lists what there is."""
-        if asked is None:
-            return self.id
-        if asked in (self.id, *self.aliases):
-            return asked
-        known = ", ".join(f"'{name}'" for name in (self.id, *self.aliases))
-        raise ModelNotFound(f"no model of that name is served here; known: {known}", param="model")
-
-
 @dataclass(slots=True)
 class Services:
-    """Everything behind the routes. `draining` is set once, when the server is told to stop."""
+    """Everything behind the routes. `draining` is set once, when the server is told to stop. `settings`, `model`,
+    `admission` and `body_cap` belong to the profile in force: `serve` replaces them and counts `epoch` up."""
 
     settings: Settings
     model: ServedModel
     admission: Admission
+    renderer: Renders
     dispatcher: Dispatches
     supervisor: Supervises
     keys: KeyRing
     metrics: Metrics
+    store: ProfileStore
+    swapper: Swapper
+    events: Events
+    loglines: LogLines
+    gauges: Gauges
     body_cap: int
     version: str = VERSION
     draining: bool = False
+    epoch: int = 0
     started: float = field(default_factory=time.time)
     generations: Generations = field(init=False)
+    chronicle: Chronicle = field(init=False)
 
     def __post_init__(self) -> None:
-        self.generations = Generations(self.dispatcher, self.metrics)
+        self.chronicle = Chronicle(self.events, lambda: self.swapper.current is not None)
+        self.metrics.on_answer = self.chronicle.answered
+        self.generations = Generations(self.dispatcher, self.metrics, self)
+        self.swapper.answers, self.swapper.serve = self.generations, self.serve
+        self.swapper.on_end = lambda swap: self.metrics.switched(swap.state, swap.took_s)
+
+    def serve(self, prepared: Prepared) -> None:
+        """Speak for another profile from now on. Nothing may be running that began under the one before."""
+        before = self.admission
+        self.settings, self.model = prepared.settings, prepared.model
+        self.admission, self.body_cap = admit(prepared, self.renderer), body_cap(prepared.n_ctx)
+        self.epoch += 1
+        self.metrics.serves(prepared.model.id)
+        before.close()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether requests wait for a swap to end."""
+        return self.swapper.current is not None
+
+    def handover(self) -> str | None:
+        """The text that hands over to a person where no answer can come in time, if the profile has one."""
+        return self.settings.handover
 
     def check_open(self) -> None:
         """Raise Draining once the server has been told to stop."""
@@ -100,6 +121,12 @@ class Services:
         info = self.supervisor.info
         facts = [self.version, *(str(info.get(name)) for name in ("model_digest", "isa", "type_k", "type_v"))]
         return "fp_" + sha256("|".join(facts).encode()).hexdigest()[:12]
+
+
+def admit(prepared: Prepared, renderer: Renders) -> Admission:
+    """The text side of a profile."""
+    s = prepared.settings
+    return Admission(prepared.text, renderer, n_ctx=prepared.n_ctx, defaults=s.sampling(), n_predict=s.n_predict)
 
 
 SERVICES = web.AppKey("services", Services)

@@ -6,7 +6,7 @@ Whatever is ours stands beside OpenAI's fields: `timings` (llama-server's names)
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from appliance.request import Done, Piece, Prefill, TokenLogprob
 
@@ -24,14 +24,20 @@ class Answer:
         self.logprobs += piece.logprobs
 
 
+class Signed(Protocol):
+    """Whose answer it is; `model` and `fingerprint` are settled when the engine has taken it, not before."""
+
+    name: str
+    created: int
+    model: str
+    fingerprint: str
+
+
 @dataclass(kw_only=True)
 class Shape(ABC):
     """What all objects of one answer share. `n_top` None: no logprobs were asked for; `n` answers per prompt."""
 
-    id: str
-    created: int
-    model: str
-    fingerprint: str
+    answer: Signed
     n: int = 1
     n_top: int | None = None
     with_usage: bool = False
@@ -100,13 +106,16 @@ class Shape(ABC):
         }
 
     def _head(self, kind: str) -> dict[str, Any]:
-        head = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        who = self.answer
+        head: dict[str, Any] = {"id": who.name, "object": kind, "created": who.created, "model": who.model}
         if self.service_tier is not None:
             head["service_tier"] = "default"
-        return {**head, "system_fingerprint": self.fingerprint}
+        return {**head, "system_fingerprint": who.fingerprint}
 
     def _tail(self, done: Done) -> dict[str, Any]:
         ours: dict[str, Any] = {"seed": done.seed}
+        if done.handoff is not None:
+            ours["handoff"] = {"id": f"ho-{self.answer.name.rpartition('-')[2]}", "reason": done.handoff}
         if self.notes:
             ours["notes"] = list(self.notes)
         timings = {name: round(value, 3) for name, value in done.timings.items()}

@@ -2,7 +2,9 @@
 
 import argparse
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from appliance.settings import PREFIX, Resolved, Settings, about, flag_of, resolve, user_data_dir
 
@@ -14,6 +16,8 @@ SAMPLING = ("n_predict", "temp", "top_k", "top_p", "min_p", "typical_p", "repeat
 SERVING = tuple(key for key in Settings.model_fields if key not in (*MODEL, *ENGINE, *SAMPLING))
 # Further long names: llama.cpp's own, so that command lines move over unchanged.
 ALSO = {"n_predict": ("--predict",), "temp": ("--temperature",), "typical_p": ("--typical",)}
+LAST = "last"
+"""Instead of a profile's name: the one that served last. Only `serve` knows it."""
 METAVARS = {"model": "FILE", "log_file": "FILE", "api_key_file": "FILE", "models_dir": "DIR", "data_dir": "DIR",
             "alias": "NAME", "host": "ADDRESS", "api_key": "KEY", "cors_origin": "LIST", "allowed_host": "LIST"}
 
@@ -66,13 +70,19 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float)
 
 
+def layers(args: argparse.Namespace) -> tuple[Callable[[Mapping[str, Any] | None], Resolved], str | None]:
+    """What lays a profile's values between defaults and this command line, and the profile that it names."""
+    flags = {key: value for key in Settings.model_fields if (value := getattr(args, key, None)) is not None}
+    name = getattr(args, "profile", None) or os.environ.get(PREFIX + "PROFILE") or None
+    return lambda profile: resolve(flags, os.environ, profile), name
+
+
 def resolved(args: argparse.Namespace) -> Resolved:
     """The settings of a command line, with the profile that it or the environment names."""
-    flags = {key: value for key in Settings.model_fields if (value := getattr(args, key, None)) is not None}
-    name = getattr(args, "profile", None) or os.environ.get(PREFIX + "PROFILE")
-    if not name:
-        return resolve(flags, os.environ)
+    lay, name = layers(args)
+    if name is None:
+        return lay(None)
     from appliance.profiles import load_profile
 
-    data_dir = flags.get("data_dir") or os.environ.get(PREFIX + "DATA_DIR") or user_data_dir()
-    return resolve(flags, os.environ, load_profile(name, Path(data_dir).expanduser()))
+    data_dir = getattr(args, "data_dir", None) or os.environ.get(PREFIX + "DATA_DIR") or user_data_dir()
+    return lay(load_profile(name, Path(data_dir).expanduser()))

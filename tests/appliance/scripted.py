@@ -66,6 +66,7 @@ class Script:
     raise_at: int = 0
     fail_at: int = 0
     load: str = "good"
+    compile_s: float = 0.0
     load_s: float = 0.0
     once: str = ""  # a file: the script of evil is played only while it does not exist, and then it does
 
@@ -172,6 +173,7 @@ class Engine:
 def load(spec: dict[str, Any], on_progress: Callable[[str, int, int, str], None]) -> tuple[Engine, Vocab]:
     plan = Script(**spec["options"])
     on_progress("compile", 1, 2, "norm")
+    time.sleep(plan.compile_s)
     on_progress("load", 1, 2, "blk.0")
     time.sleep(plan.load_s)
     if plan.load == "bad":

@@ -7,17 +7,22 @@ import contextlib
 import io
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from appliance.api.app import make_app
-from appliance.api.serve import Prepared, bind, listening, running
-from appliance.api.services import ServedModel, Services
-from appliance.settings import resolve
+from appliance.api.serve import First, bind, listening, running
+from appliance.api.services import Services
+from appliance.host import read_machine
+from appliance.journal import Journal
+from appliance.prepare import Prepared, ServedModel, prepare
+from appliance.profiles import Profile, ProfileStore
+from appliance.settings import Settings, resolve
 from engine.gguf.reader import read_gguf
+from engine.planner import Machine
 from engine.text import open_text
 from tests.appliance.scripted import script
 from tests.tiny import tiny_llama
@@ -79,19 +84,63 @@ def events(text: str) -> list[Any]:
 
 @contextlib.asynccontextmanager
 async def service(
-    folder: Path, *, wait: bool = True, options: dict[str, Any] | None = None, **settings: Any
+    folder: Path,
+    *,
+    wait: bool = True,
+    options: dict[str, Any] | None = None,
+    profiles: dict[str, dict[str, Any]] | None = None,
+    scripts: dict[str, dict[str, Any]] | None = None,
+    profile: str | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Service]:
-    """Start one in `folder` with a scripted engine's `options`; `settings` as flags. Ready unless `wait` is False."""
-    found = resolve({"data_dir": str(folder / "data"), **settings}, {}).settings
-    text = open_text(read_gguf(tiny_llama(folder / "tiny.gguf")))
-    model = ServedModel("tiny/model:q4", 1_700_000_000, {"n_ctx": N_CTX}, aliases=("small",))
-    prepared = Prepared(model, text, N_CTX, script(n_ctx=N_CTX, **(options or {})))
+    """Start one in `folder` with a scripted engine's `options`; `settings` as flags. Ready unless `wait` is False.
+
+    `profiles` are written into its data folder (name -> values; groups as dicts); a swap to one starts a scripted
+    engine with the options of `scripts[name]`, which may be changed while it runs. `profile` is the first one.
+    """
+    data = folder / "data"
+    (data / "profiles").mkdir(parents=True, exist_ok=True)
+    for name, values in (profiles or {}).items():
+        (data / "profiles" / f"{name}.yaml").write_text(profile_text(name, values))
+    flags = {"data_dir": str(data), **settings}
+    if not {"model", "default_model"} & flags.keys():
+        flags["default_model"] = str(tiny_llama(folder / "tiny.gguf"))
+    found = resolve(flags, {}).settings
+
+    def scripted(
+        settings: Settings, machine: Machine, profile: Profile | None = None, leaving: int | None = None
+    ) -> Prepared:
+        """The real plan, with a scripted worker in place of the real one."""
+        made = prepare(settings, machine, profile, leaving)
+        own = {"n_ctx": made.n_ctx, **((scripts or {}).get(made.name) or {})}
+        return replace(made, worker=script(**own), promised={"n_ctx": made.n_ctx})
+
+    store, journal = ProfileStore(data), Journal(data)
+    if profile is None:
+        text = open_text(read_gguf(found.model_path()))
+        model = ServedModel("tiny/model:q4", 1_700_000_000, {"n_ctx": N_CTX}, aliases=("small",))
+        first = Prepared(found, model, text, N_CTX, script(n_ctx=N_CTX, **(options or {})))
+    else:
+        loaded = store.load(profile)
+        first = scripted(resolve(flags, {}, {**loaded.values, "name": profile}).settings, read_machine(), loaded)
+    begin = First(first, store, journal, lambda values: resolve(flags, {}, values), prepare=scripted)
     with bind("127.0.0.1", 0) as door:
         port = door.getsockname()[1]
-        async with running(found, prepared) as services, listening(make_app(services), door):
-            lines = [line.split() for line in (folder / "data" / "keys").read_text().splitlines()]
+        async with running(begin) as services, listening(make_app(services), door):
+            lines = [line.split() for line in (data / "keys").read_text().splitlines()]
             keys = {words[0]: words[1] for words in lines if words[0] != "#"}
             if wait:
                 await services.supervisor.ready()  # type: ignore[attr-defined]
             async with aiohttp.ClientSession() as client:
                 yield Service(services, port, client, keys["user"], keys["admin"])
+
+
+def profile_text(name: str, values: dict[str, Any]) -> str:
+    """YAML of a profile; values that are dicts are groups."""
+    lines = [f"name: {name}"]
+    for key, value in values.items():
+        if isinstance(value, dict):
+            lines += [f"{key}:", *(f"  {inner}: {json.dumps(one)}" for inner, one in value.items())]
+        else:
+            lines.append(f"{key}: {json.dumps(value)}")
+    return "\n".join(lines) + "\n"

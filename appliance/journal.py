@@ -1,0 +1,109 @@
+"""What must be known after the service was ended: which profile serves, and how swaps went. Not here: doing them.
+
+    swaps.jsonl    one line when a swap begins, one (the whole document) when it ends; the newest MOST_LINES are kept
+    active.json    {"name", "rev", "since"} of the profile that served last
+
+A swap that has a beginning and no end was cut by the end of the service; `open_journal` says so and closes it.
+"""
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from appliance import logs
+
+MOST_LINES = 400
+MOST_BYTES = 4 << 20
+log = logs.get_logger("colibri.swap")
+
+
+class Journal:
+    """Files in the data folder. Every method may be called from a thread; a disk that is full costs history only."""
+
+    def __init__(self, folder: Path) -> None:
+        self._swaps, self._active = folder / "swaps.jsonl", folder / "active.json"
+        self.cut: list[dict[str, Any]] = []
+        self.past = self._read()
+
+    def active(self) -> str | None:
+        """The profile that served last, None when there was none or the note cannot be read."""
+        try:
+            name = json.loads(self._active.read_text()[:4096])["name"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return name if isinstance(name, str) and name else None
+
+    def serves(self, name: str, rev: int) -> None:
+        """From now on this profile serves."""
+        self._replace(self._active, json.dumps({"name": name, "rev": rev, "since": time.time()}))
+
+    def begun(self, document: dict[str, Any]) -> None:
+        self._append({"begun": {key: document[key] for key in ("id", "from", "to", "to_rev", "by", "started")}})
+
+    def ended(self, document: dict[str, Any]) -> None:
+        self.past.append(document)
+        del self.past[:-MOST_LINES]
+        self._append({"ended": document})
+
+    def next_id(self) -> str:
+        """Four digits, one more than the last."""
+        ids = [int(str(swap.get("id", "0"))) for swap in self.past if str(swap.get("id", "0")).isdecimal()]
+        return f"{max(ids, default=0) + 1:04d}"
+
+    def _read(self) -> list[dict[str, Any]]:
+        try:
+            with self._swaps.open("rb") as file:
+                file.seek(max(0, self._swaps.stat().st_size - MOST_BYTES))
+                lines = file.read().splitlines()
+        except OSError:
+            return []
+        open_: dict[str, dict[str, Any]] = {}
+        past: list[dict[str, Any]] = []
+        for line in lines[-2 * MOST_LINES :]:
+            try:
+                entry = json.loads(line)
+                if "begun" in entry:
+                    open_[str(entry["begun"]["id"])] = entry["begun"]
+                elif "ended" in entry:
+                    open_.pop(str(entry["ended"]["id"]), None)
+                    past.append(entry["ended"])
+            except (ValueError, KeyError, TypeError):
+                continue  # a line torn by the end of the machine
+        self.cut = list(open_.values())
+        if len(lines) > 2 * MOST_LINES:
+            self._replace(self._swaps, "".join(json.dumps({"ended": one}) + "\n" for one in past[-MOST_LINES:]))
+        return past[-MOST_LINES:]
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        try:
+            with self._swaps.open("ab") as file:
+                # After a torn line the next one must not be glued to it.
+                if file.tell() and not _ends_with_newline(self._swaps):
+                    file.write(b"\n")
+                file.write(json.dumps(entry).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            log.error("the swap cannot be noted in %s: %s", self._swaps, error.strerror)
+
+    def _replace(self, path: Path, text: str) -> None:
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with draft.open("w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except OSError as error:
+            log.error("%s cannot be written: %s", path, error.strerror)
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
