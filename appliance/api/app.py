@@ -2,10 +2,12 @@
 
 from aiohttp import HttpVersion11, web
 
+from appliance.api.admin_profiles import LISTING
 from appliance.api.auth import ACCESS, auth
 from appliance.api.doors import doors
 from appliance.api.errors import UnmetExpectation, error_response
 from appliance.api.health import live
+from appliance.api.listing import Listing
 from appliance.api.middleware import answer, on_prepare
 from appliance.api.routes import ROUTES
 from appliance.api.services import SERVICES, Services
@@ -16,6 +18,7 @@ def make_app(services: Services) -> web.Application:
     # Bodies are read by body.py under its own cap; aiohttp's never applies.
     app = web.Application(middlewares=[answer, doors, auth], client_max_size=services.body_cap)
     app[SERVICES] = services
+    app[LISTING] = Listing(services.store, services.swapper)
     app[ACCESS] = {}
     for route in ROUTES:
         resource = app.router.add_resource(route.path)
@@ -24,8 +27,14 @@ def make_app(services: Services) -> web.Application:
             resource.add_route("HEAD", route.handler, expect_handler=_expect)
         app[ACCESS][resource] = route.access
     app.on_response_prepare.append(on_prepare)
+    app.on_shutdown.append(_end_streams)
     services.metrics.ask(lambda: live(services))
     return app
+
+
+async def _end_streams(app: web.Application) -> None:
+    """Streams of events end in order; the server would else wait for their clients."""
+    app[SERVICES].events.close()
 
 
 async def _expect(request: web.Request) -> web.StreamResponse | None:

@@ -1,4 +1,8 @@
-"""Probes: /livez (the process answers), /health and /readyz (it can serve), /metrics. Not here: what is counted."""
+"""Probes: /livez (the process answers), /health and /readyz (it can serve), /metrics. Not here: what is counted.
+
+During a swap requests are taken and wait, so nothing is wrong; but a machine that asks before it sends one should send
+it elsewhere or later, hence 503 with a time.
+"""
 
 import os
 from collections.abc import Iterable
@@ -6,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from appliance.api.admin import n_positions
 from appliance.api.errors import Draining, EndpointDisabled, error_response
 from appliance.api.services import SERVICES, Services
 from appliance.metrics import CONTENT_TYPE, Live, process_memory
@@ -14,6 +19,7 @@ from engine.errors import ColibriError, EngineDown, ModelLoading
 LEAST_DISK_BYTES = 16 * 1024 * 1024
 LOAD_RETRY_S = 2
 """A probe may ask again so soon: answering costs nothing."""
+SWAP_RETRY_S = 5
 
 
 async def livez(request: web.Request) -> web.Response:
@@ -45,12 +51,15 @@ def why_not(services: Services) -> ColibriError | None:
     """The reason that no answer can begin now, in words fit for anybody."""
     if services.draining:
         return Draining("the server is shutting down", retry_after_s=10)
-    state = services.supervisor.state
-    if state == "ready":
-        return None
-    if state in ("crashed", "stopped"):
+    word, engine = services.swapper.state()["state"], services.supervisor.state
+    if word in ("draining", "swapping"):
+        return ModelLoading("another profile is being put in force", retry_after_s=SWAP_RETRY_S, state=word)
+    if word in ("crashed", "stopped"):
         return EngineDown("the engine is down; the server's log and /admin/state say why", retry_after_s=30)
-    return ModelLoading("Loading model", retry_after_s=LOAD_RETRY_S, state=state, progress=services.supervisor.progress)
+    if engine == "ready":
+        return None
+    progress = services.supervisor.progress
+    return ModelLoading("Loading model", retry_after_s=LOAD_RETRY_S, state=engine, progress=progress)
 
 
 def _too_full(services: Services) -> ColibriError | None:
@@ -79,7 +88,17 @@ def live(services: Services) -> Iterable[Live]:
     yield Live("llamacpp:requests_deferred", "Requests that wait", {(): waiting})
     yield Live("colibri_num_requests_running", "Answers under way", {(model,): running})
     yield Live("colibri_num_requests_waiting", "Requests that wait", {(model,): waiting})
+    yield Live("colibri_requests_held", "Requests that wait for a swap to end", {(): state["held"]["n"]})
     info: dict[str, Any] = services.supervisor.info
+    profile = services.swapper.in_force.name
+    if profile:
+        is_up = services.supervisor.state == "ready" and services.swapper.current is None
+        yield Live("colibri_profile_active", "1 for the profile that serves, 0 while nobody does",
+                   {(("profile", profile),): is_up})  # fmt: skip
+    if info.get("n_ctx"):
+        used = n_positions(state["running"]) / info["n_ctx"]
+        yield Live("colibri_kv_cache_usage_perc", "Share of the context that running answers fill, 1 is all",
+                   {(model,): min(1.0, used)})  # fmt: skip
     yield Live("colibri_model_ready", "1 when the model is loaded", {(model,): services.supervisor.state == "ready"})
     yield Live("colibri_worker_restarts_total", "Engine processes that had to be replaced",
                {(): services.supervisor.restarts}, "counter")  # fmt: skip

@@ -21,8 +21,9 @@ from appliance.names import hint
 from engine.errors import ColibriError, RequestError
 
 log = logging.getLogger("colibri.api")
-ROUTINE = ("/health", "/v1/health", "/livez", "/readyz", "/metrics", "/admin/state")
-"""Asked every few seconds by machines; logged only when it goes wrong."""
+ROUTINE = ("/health", "/v1/health", "/livez", "/readyz", "/metrics", "/admin/state", "/admin/logs", "/admin/events",
+           "/admin/profiles", "/admin/swaps", "/admin/swap/{id}", "/running")  # fmt: skip
+"""Asked every few seconds by machines and panels; logged only when it goes wrong."""
 LARGE_BODY = 64 * 1024
 CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 

@@ -63,16 +63,19 @@ def _operation(route: "Route", ref: Any) -> dict[str, Any]:
         "description": "Error",
         "content": {"application/json": {"schema": {"$ref": REFERENCE.format(model="Error")}}},
     }
-    names = re.findall(r"\{(\w+)", route.path)
+    places = {"path": re.findall(r"\{(\w+)", route.path), "query": route.query, "header": route.headers}
+    parameters = [
+        {"name": name, "in": place, "required": place == "path", "schema": {"type": "string"}}
+        for place, names in places.items()
+        for name in names
+    ]
     operation: dict[str, Any] = {
         "summary": route.summary,
         "security": [] if route.access == "probe" else [{"key": []}],
         "responses": {"200": {"description": "OK", "content": content}, "default": error},
     }
-    if names:
-        operation["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
-        ]
+    if parameters:
+        operation["parameters"] = parameters
     if ref is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": ref}}}
     return operation

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from aiohttp import web
 from pydantic import BaseModel
 
-from appliance.api import admin, completions, health, models, openapi, schema, text
+from appliance.api import (
+    admin,
+    admin_feeds,
+    admin_profiles,
+    admin_swaps,
+    completions,
+    health,
+    models,
+    openapi,
+    schema,
+    text,
+)
 from appliance.api.auth import Access
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -18,7 +29,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` is aiohttp's pattern; `body` None for routes without one; `streams` where `stream: true` is known."""
+    """`path` is aiohttp's pattern; `body` None for routes without one; `streams` where events may be the answer;
+    `query` and `headers` are what else it reads."""
 
     method: str
     path: str
@@ -27,6 +39,12 @@ class Route:
     summary: str
     body: type[BaseModel] | None = None
     streams: bool = False
+    query: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+
+
+CHANGE = ("If-Match", "If-None-Match", "X-Colibri-User")
+ORDER = ("Idempotency-Key", "X-Colibri-User")
 
 
 async def _openapi(request: web.Request) -> web.Response:
@@ -50,5 +68,27 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/detokenize", text.detokenize, "user", "Token ids to text", schema.DetokenizeRequest),
     Route("POST", "/apply-template", text.apply_template, "user", "Messages to the prompt the model reads",
           schema.ApplyTemplateRequest),
-    Route("GET", "/admin/state", admin.state, "admin", "Engine, queue, speeds, memory and counts"),
+    Route("GET", "/running", admin_swaps.running, "user", "The models in memory, in llama-swap's shape"),
+    Route("GET", "/api/profiles", admin_profiles.public, "user", "The profiles and which one serves"),
+    Route("PUT", "/api/profiles/active", admin_swaps.activate, "admin", "Swap to a profile",
+          schema.ActiveProfileRequest, headers=ORDER),
+    Route("GET", "/admin/state", admin.state, "admin", "Engine, profile, queue, speeds, machine and counts"),
+    Route("GET", "/admin/events", admin_feeds.events, "admin", "What happens, as a stream that can be resumed",
+          streams=True, query=("last",), headers=("Last-Event-ID",)),
+    Route("GET", "/admin/logs", admin_feeds.logs, "admin", "The newest log lines", query=("after", "limit", "level")),
+    Route("GET", "/admin/profiles", admin_profiles.many, "admin", "The profiles, whether they fit, when they served"),
+    Route("POST", "/admin/profiles/validate", admin_profiles.validate, "admin", "Every problem of a profile's text",
+          schema.ValidateProfileRequest),
+    Route("GET", "/admin/profiles/{name}", admin_profiles.one, "admin", "A profile's text, draft and history",
+          query=("rev",)),
+    Route("PUT", "/admin/profiles/{name}", admin_profiles.save, "admin", "Save a profile or a draft of it",
+          schema.SaveProfileRequest, headers=CHANGE),
+    Route("DELETE", "/admin/profiles/{name}", admin_profiles.delete, "admin", "Take a profile's edit or draft away",
+          query=("draft",), headers=CHANGE),
+    Route("POST", "/admin/plan", admin_swaps.plan, "admin", "What a swap to a profile would do", schema.PlanRequest),
+    Route("POST", "/admin/swap", admin_swaps.swap, "admin", "Swap to a profile", schema.SwapRequest, headers=ORDER),
+    Route("GET", "/admin/swaps", admin_swaps.many, "admin", "The latest swaps"),
+    Route("GET", "/admin/swap/{id}", admin_swaps.one, "admin", "One swap: stages, times, reason, log"),
+    Route("POST", "/admin/swap/{id}/abort", admin_swaps.abort, "admin", "Go back to the profile before",
+          headers=("X-Colibri-User",)),
 )  # fmt: skip
