@@ -58,8 +58,11 @@ def thread_choice(machine: Machine, tuned: int | None = None) -> Choice:
 
 
 def is_rotating(device: int, root: Path = Path("/")) -> bool | None:
-    """Whether a disk turns, by a file's `st_dev`; None for what is no disk of ours (overlays, networks)."""
+    """Whether a disk turns, by a file's `st_dev`; None for what is no disk of ours (overlays, networks) and for virtual
+    disks, which say "yes" whatever is behind them."""
     folder = root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}"
+    if "/virtio" in os.path.realpath(folder):
+        return None
     for place in ("queue/rotational", "../queue/rotational"):  # a partition's queue is its disk's
         if (told := number(folder / place)) is not None:
             return told == 1

