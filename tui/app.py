@@ -1,27 +1,40 @@
-"""The program: its screens, its keys, the one snapshot they all show. Not here: a screen's content, HTTP, the poller."""
+"""The program: its screens, and the one snapshot they all show. Not here: what its keys do (actions.py), HTTP."""
 
-import os
+import contextlib
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakSet
 
+from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, NoColor
+from textual.message_pump import MessagePump
 from textual.screen import ModalScreen, Screen
 from textual.signal import Signal
 
+from tui import papers
+from tui.actions import Actions
 from tui.client import Client
-from tui.keymap import MODES, TABS, bind
+from tui.config import Config
+from tui.dialogs.base import Ask
+from tui.faults import Fault, Shielded
+from tui.keymap import MODES, TABS, bind, checked
 from tui.link import Poller
 from tui.looks import Looks
+from tui.names import hint
 from tui.pace import Pace
 from tui.problems import Problem, problems
+from tui.screens.base import LiveScreen
+from tui.screens.failed import FailedScreen
 from tui.snap import Snap
 from tui.theme import OWN, first_theme
+from tui.widgets.keybar import KeyBar
 
 T = TypeVar("T")
 SCREENS = {
@@ -31,80 +44,173 @@ SCREENS = {
     "logs": "tui.screens.logs:LogsScreen", "chat": "tui.screens.places:ChatPlace",
     "help": "tui.screens.help:HelpScreen", "swap": "tui.screens.swap:SwapScreen",
 }  # fmt: skip
+KEY_WORDS = {"enter": "enter", "escape": "esc", "tab": "tab", "shift+tab": "shift+tab", "space": "space",
+             "up": "up", "down": "down", "left": "left", "right": "right", "home": "home", "end": "end",
+             "pageup": "pgup", "pagedown": "pgdn", "backspace": "backspace", "delete": "del"}  # fmt: skip
+# What terminals take by OSC 52 without an answer; k9s stops at the same length.
+MOST_CLIPBOARD_BYTES = 74 * 1024
+LAST_SECONDS = 60
+WIDTHS = [(0, "-mini"), (80, "-narrow"), (100, "-wide"), (160, "-xwide")]
+HEIGHTS = [(0, "-flat"), (24, "-short"), (32, "-tall")]
+NAVIGATION = [bind(f"nav.{i}", f"go('{mode}')", name, show=False)
+              for i, (mode, name) in enumerate(zip(MODES, TABS, strict=True), 1)]  # fmt: skip
+BROKEN_START = 70
 
 
-def _screen(where: str) -> Callable[[], Screen[Any]]:
+def _screen(mode: str) -> Callable[[], Screen[Any]]:
     """A screen's module is imported when it is first shown: the first paint does not wait for the others."""
 
     def make() -> Screen[Any]:
-        module, name = where.split(":")
-        made: Screen[Any] = getattr(import_module(module), name)()
+        module, name = SCREENS[mode].split(":")
+        try:
+            made: Screen[Any] = getattr(import_module(module), name)()
+        except Exception as error:
+            return FailedScreen(mode, Fault(error, f"screen {mode}"))
         return made
 
     return make
 
 
-class ColibriApp(App[int]):
+class ColibriApp(Actions, Shielded, App[int]):
     """`snap` is what is known; `client` asks; `looks` says how to draw; `ask(dialog)` waits for an answer."""
 
     TITLE = "Colibri"
     CSS_PATH = "theme.tcss"
-    MODES: ClassVar[dict[str, Any]] = {name: _screen(where) for name, where in SCREENS.items()}
+    ENABLE_COMMAND_PALETTE = False
+    MODES: ClassVar[dict[str, Any]] = {name: _screen(name) for name in SCREENS}  # type: ignore[misc]
     DEFAULT_MODE = "dash"
-    HORIZONTAL_BREAKPOINTS: ClassVar[Any] = [(0, "-mini"), (80, "-narrow"), (100, "-wide"), (160, "-xwide")]
-    VERTICAL_BREAKPOINTS: ClassVar[Any] = [(0, "-flat"), (24, "-short"), (32, "-tall")]
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(bind(f"nav.{i}", f"go('{mode}')", name, show=False) for i, (mode, name) in enumerate(zip(MODES, TABS), 1)),
-        bind("app.swap", "swap", "Swap"),
-        bind("app.pause", "pause", "Pause"),
-        bind("app.slower", "slower", "Slower", show=False),
-        bind("app.faster", "faster", "Faster", show=False),
-        bind("app.copy", "copy", "Copy"),
-        bind("app.write", "write", "Write"),
+        *NAVIGATION,
+        bind("link.retry", "retry", "Retry now"),
+        bind("link.start", "start_again", "Start again"),
+        bind("app.swap", "swap", "Swap", tooltip="change the profile in force"),
+        bind("app.pause", "pause", "Pause", tooltip="hold the picture still"),
+        bind("app.slower", "slower", "Slower", show=False, tooltip="ask less often"),
+        bind("app.faster", "faster", "Faster", show=False, tooltip="ask more often"),
+        bind("app.copy", "copy", "Copy", tooltip="this panel to the clipboard and a file"),
+        bind("app.write", "write", "Write", tooltip="the screen to a file"),
         bind("app.refresh", "refresh_now", "Refresh now", show=False),
-        bind("app.redraw", "redraw", "Redraw", show=False),
+        bind("app.redraw", "redraw", "Redraw", show=False, tooltip="paint everything anew"),
         bind("app.theme", "theme", "Next theme", show=False),
-        bind("app.command", "command_palette", "Command", show=False),
-        bind("app.back", "back", "Back", show=False),
-        bind("app.help", "help", "Help"),
+        bind("app.command", "command", "Command", show=False, tooltip="go or do by name"),
+        bind("app.back", "back", "Back", show=False, tooltip="clear, close; never quits"),
+        bind("app.help", "help", "Help", tooltip="these keys"),
         bind("app.quit", "leave", "Quit"),
-        bind("app.quit_now", "quit", "Quit at once", show=False, priority=True),
-    ]
+        bind("app.quit_now", "leave_now", "Quit at once", show=False, priority=True),
+    ]  # fmt: skip
 
-    def __init__(self, client: Client, *, looks: Looks | None = None, pace: Pace | None = None,
-                 is_readonly: bool = False, key_file: str = "") -> None:  # fmt: skip
+    def __init__(self, client: Client, config: Config | None = None, *, looks: Looks | None = None,
+                 pace: Pace | None = None, key_file: str = "") -> None:  # fmt: skip
         self.looks = looks or Looks()
-        super().__init__(ansi_color=None)
+        self.config = config or Config()
+        super().__init__()
         for theme in OWN:
             self.register_theme(theme)
         self.no_color = self.looks.mono
-        self.theme = first_theme(self.looks.colours)
         self.client = client
-        self.pace = pace or Pace(1.0)
-        self.is_readonly = is_readonly
+        self.pace = pace or Pace(self.config["refresh_s"] or 1.0)
+        self.is_readonly: bool = self.config["readonly"]
         self.snap = Snap()
         self.snap_signal: Signal[Snap] = Signal(self, "snap")
         self.poller = Poller(client, self.pace, self._hear, key_file)
+        self.profile_names: list[str] = []
+        self.faults: list[Fault] = []
+        self.live: WeakSet[LiveScreen] = WeakSet()
+        self.swap_watch: Any = None
+        self._own_problems = list(self.config.problems)
         self._no_colour = NoColor()
         self._before_help = "dash"
+        self._last_key = time.monotonic()
+        self._is_up = False
         self.set_class(self.looks.ascii, "-ascii")
+        if (fault := self.use_theme(first_theme(self.looks.colours, self.config["theme"]))) and not self.looks.mono:
+            self._own_problems.append(f"theme: {fault}")
+            self.theme = first_theme(self.looks.colours)
+        keymap, wrong = checked(self.config.keymap)
+        self._own_problems += wrong
+        self.set_keymap(keymap)
+
+    # Life
+
+    def on_mount(self) -> None:
+        self.run_worker(self.poller.poll(), group="poll", exclusive=True, exit_on_error=False)
+        self.run_worker(self.poller.listen(), group="listen", exclusive=True, exit_on_error=False)
+        self.set_interval(1.0, self._idle)
+        # An old docker client gives the window's size late.
+        self.set_timer(0.3, self.refresh)
+        if self.config["start_screen"] != "dash":
+            self.switch_mode(self.config["start_screen"])
+        self.call_after_refresh(setattr, self, "_is_up", True)
+
+    async def on_unmount(self) -> None:
+        await self.client.close()
 
     def get_line_filters(self) -> list[LineFilter]:
         """In mono every colour is taken away at the last moment, whatever a widget asked for."""
         return [*super().get_line_filters(), *([self._no_colour] if self.looks.mono else [])]
 
-    def on_mount(self) -> None:
-        self.run_worker(self.poller.poll(), group="poll", exclusive=True, exit_on_error=False)
-        self.run_worker(self.poller.listen(), group="listen", exclusive=True, exit_on_error=False)
-
-    async def on_unmount(self) -> None:
-        await self.client.close()
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste | events.MouseDown):
+            self._last_key = time.monotonic()
+        await super().on_event(event)
 
     def _hear(self, snap: Snap) -> None:
-        before, self.snap = (self.snap, self.why_not()), snap
+        before, self.snap = (self.snap.word, self.why_not()), snap
+        if self.swap_watch is not None and snap.link.is_up:
+            with contextlib.suppress(Exception):
+                self.swap_watch.see(snap)
         self.snap_signal.publish(snap)
-        if (before[0].word, before[1]) != (snap.word, self.why_not()):
+        if before != (snap.word, self.why_not()):
             self.screen.refresh_bindings()
+
+    def _idle(self) -> None:
+        """Leave when nobody is there: the last net under a terminal that went away without a word."""
+        most = 60 * self.config["idle_exit_min"]
+        left = most - (time.monotonic() - self._last_key)
+        words = ""
+        if most and left <= 0:
+            self.rescue()
+            self.exit(0, message=f"colibri tui left after {self.config['idle_exit_min']} min without a key")
+        elif most and left < min(LAST_SECONDS, most / 2):
+            words = f"no key for {(most - left) / 60:.0f} min: leaving in {left:.0f} s, any key stays"
+        for bar in self.screen.query(KeyBar):
+            bar.say(words)
+
+    # Faults of this program
+
+    def fault(self, error: Exception, source: MessagePump) -> None:
+        """Keep a fault to its screen; the program goes on."""
+        screen = source if isinstance(source, LiveScreen) else self.screen if self.screen_stack else None
+        fault = Fault(error, f"{type(source).__name__} on {type(screen).__name__}")
+        self.faults.append(fault)
+        if isinstance(screen, LiveScreen):
+            screen.fail(fault)
+        elif isinstance(screen, ModalScreen):
+            self.notify(f"this dialog failed: {fault.words}; details: {fault.file}", severity="error", markup=False)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """What Textual itself caught: after the first paint a fault like any other, before it the end of the start."""
+        if self._is_up:
+            self.fault(error, self)
+            return
+        fault = Fault(error, "start")
+        self._exit_renderables.clear()
+        super().exit(BROKEN_START, BROKEN_START, f"colibri tui could not start: {fault.words}; details: {fault.file}")
+        self._close_messages_no_wait()
+
+    async def run_action(self, *args: Any, **kwargs: Any) -> bool:
+        """As Textual's, with what an action raises kept to the screen."""
+        try:
+            return await super().run_action(*args, **kwargs)
+        except Exception as error:
+            self.fault(error, self)
+            return True
+
+    def remade(self, screen: LiveScreen) -> Screen[Any]:
+        """A new one of the same kind."""
+        return _screen(screen.mode)() if isinstance(screen, FailedScreen) else type(screen)()
 
     # What a screen asks
 
@@ -123,13 +229,22 @@ class ColibriApp(App[int]):
 
     def problems(self) -> list[Problem]:
         """What the banner shows, the worst first."""
-        return problems(self.snap)
+        found = problems(self.snap)
+        if self.swap_watch is not None and (words := self.swap_watch.banner()):
+            found.append(Problem(words, meaning="working"))
+        if self._own_problems:
+            more = f"  (and {len(self._own_problems) - 1} more: colibri tui config)" if self._own_problems[1:] else ""
+            found.append(Problem(f"settings: {self._own_problems[0]}{more}", meaning="warning"))
+        return found
 
     def describe(self, binding: Binding) -> str:
         """A key's words in the key line; some of them change."""
         if binding.action == "pause":
             return "Go on" if self.pace.is_paused else "Pause"
         return binding.description
+
+    def get_key_display(self, binding: Binding) -> str:
+        return binding.key_display or KEY_WORDS.get(binding.key) or super().get_key_display(binding)
 
     async def ask(self, dialog: ModalScreen[T]) -> T | None:
         """Show a dialog and wait for its answer; call it from a worker."""
@@ -138,73 +253,114 @@ class ColibriApp(App[int]):
     def start_swap(self, name: str | None = None, note: str = "") -> None:
         """The review of a swap to `name`; without one it is picked first."""
         flows = import_module("tui.flows")
-        self.run_worker(flows.start(self, name, note), group="swap", exclusive=True, exit_on_error=False)
+        self.run_worker(flows.start(self, name, note), group="swap", exit_on_error=False)
+
+    def tell_screen(self, mode: str, word: str, rest: list[str]) -> None:
+        """Go to a screen and let it do a command."""
+        self.switch_mode(mode)
+        self.call_later(self._tell, word, rest)
+
+    def _tell(self, word: str, rest: list[str]) -> None:
+        screen = self.screen_stack[0]
+        if isinstance(screen, LiveScreen) and not screen.command(word, rest):
+            self.notify(f"this screen has no '{word}' yet", severity="warning", markup=False)
 
     def copy(self, text: str, name: str) -> Path | None:
-        """Give the text to the terminal's clipboard and to a file, and say both."""
-        self.copy_to_clipboard(text)
-        return None
+        """Give the text to the terminal's clipboard and to a file, and say both: the clipboard gives no answer."""
+        n_bytes = len(text.encode("utf-8", "replace"))
+        told = []
+        if n_bytes <= MOST_CLIPBOARD_BYTES:
+            self.copy_to_clipboard(text)
+            told.append("copied (OSC 52)")
+        else:
+            told.append(f"too long for the clipboard ({n_bytes >> 10} KB, it takes {MOST_CLIPBOARD_BYTES >> 10})")
+        path = self._keep(name, text)
+        told.append(f"written to {path}" if path else "not written to a file")
+        self.notify("; ".join(told), markup=False)
+        return path
 
-    # Keys
+    def _keep(self, name: str, text: str) -> Path | None:
+        try:
+            return papers.keep(name, text)
+        except OSError as error:
+            self.notify(f"no file was written: {error}", severity="error", markup=False)
+            return None
 
-    def action_go(self, mode: str) -> None:
-        self.switch_mode(mode)
+    # Looks and rates, for keys and commands
 
-    def action_help(self) -> None:
-        if self.current_mode != "help":
-            self._before_help = self.current_mode
-            self.switch_mode("help")
+    def use_theme(self, name: str) -> str:
+        """Take a theme; what is wrong with the name, or an empty string."""
+        if self.looks.colours != "full" and name not in ("colibri-16", "ansi-dark", "ansi-light"):
+            return f"this terminal has {self.looks.colours} colours; themes need 256"
+        if name not in self.available_themes:
+            return f"there is no theme '{name}'{hint(name, self.available_themes)}"
+        self.theme = name
+        self.use_looks(dark=self.current_theme.dark)
+        return ""
 
-    def action_back(self) -> None:
-        if len(self.screen_stack) > 1:
-            self.pop_screen()
-        elif self.current_mode == "help":
-            self.switch_mode(self._before_help)
+    def use_looks(self, *, ascii: bool | None = None, mono: bool | None = None, dark: bool | None = None) -> None:
+        """Change signs or colours while running; everything is painted anew."""
+        before = self.looks
+        if ascii is not None:
+            self.looks = replace(self.looks, ascii=ascii)
+        if dark is not None:
+            self.looks = replace(self.looks, dark=dark)
+        if mono is not None and mono != self.looks.mono:
+            self.looks = replace(self.looks, colours="mono" if mono else "full")
+            self.no_color = mono
+            self.theme = first_theme(self.looks.colours)
+        if self.looks != before and self._is_up:
+            self.set_class(self.looks.ascii, "-ascii")
+            self.refresh_css(animate=False)
+            for screen in self.live:
+                screen.redress()
+            self.snap_signal.publish(self.snap)
 
-    def action_swap(self) -> None:
-        self.start_swap()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return None if action == "swap" and self.why_not() else True
-
-    def action_pause(self) -> None:
-        self.pace.is_paused = not self.pace.is_paused
+    def use_rate(self, seconds: float) -> None:
+        self.pace.choose(seconds)
         self.poller.now()
+
+    def set_readonly(self) -> None:
+        """One way: what may look only is not to be talked round."""
+        self.is_readonly = True
         self.screen.refresh_bindings()
         self.snap_signal.publish(self.snap)
 
-    def action_slower(self) -> None:
-        self.pace.step(1)
-        self.poller.now()
-
-    def action_faster(self) -> None:
-        self.pace.step(-1)
-        self.poller.now()
-
-    def action_refresh_now(self) -> None:
-        self.poller.now()
-
-    def action_redraw(self) -> None:
-        self.refresh(repaint=True, layout=True)
-
-    def action_theme(self) -> None:
-        if self.looks.colours == "full":
-            light = self.theme != "colibri-safe-light"
-            self.theme = "colibri-safe-light" if light else "colibri-safe"
-            self.looks = replace(self.looks, dark=not light)
-            self.snap_signal.publish(self.snap)
-
-    def action_copy(self) -> None:
-        copy = getattr(self.focused, "copy_text", None)
-        self.copy(copy() if copy else self.picture(), "screen")
-
-    def action_write(self) -> None:
-        self.copy(self.picture(), "screen")
-
-    async def action_leave(self) -> None:
-        self.exit(0)
+    def write_report(self) -> None:
+        """What is known, as text, without keys: for a person who was not there."""
+        link = self.snap.link
+        facts = json.dumps(dict(self.snap.facts.raw), indent=1, sort_keys=True, default=str)
+        lines = [f"service  {link.url}", f"state    {self.snap.word}", f"error    {link.error or 'none'}", "",
+                 *(f"fault    {fault.words}" for fault in self.faults), "", facts, "", self.picture()]  # fmt: skip
+        if path := self._keep("report", "\n".join(lines)):
+            self.notify(f"report written to {path}", markup=False)
 
     def picture(self) -> str:
         """The screen as text."""
         strips = self.screen._compositor.render_strips()
         return "\n".join(strip.text[: self.size.width].rstrip() for strip in strips)
+
+    # Leaving
+
+    def unsaved(self) -> list[str]:
+        """Names of text that would be lost."""
+        return [name for screen in self.live if (name := screen.unsaved())]
+
+    def rescue(self) -> None:
+        """From any thread, at the last moment: each screen may write what is unsaved to a file."""
+        for screen in list(self.live):
+            with contextlib.suppress(Exception):
+                screen.rescue()
+
+    def leave(self) -> None:
+        self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
+
+    async def _leave(self) -> None:
+        names = self.unsaved()
+        lines = [f"{name} has changes that are not saved." for name in names]
+        if not names or await self.ask(Ask("Quit", lines, "Quit and lose them")):
+            self.action_leave_now()
+
+    def leave_at_once(self, code: int) -> None:
+        """From a signal's handler or another thread."""
+        self.call_later(self.exit, code)

@@ -102,8 +102,10 @@ class Client:
             headers["X-Colibri-User"] = quote(self.user, safe=" @.-_")
         return headers
 
-    async def _ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, *,
-                   params: Mapping[str, str | int] | None = None, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:  # fmt: skip
+    async def _ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, *,
+        params: Mapping[str, str | int] | None = None, timeout_s: float = TIMEOUT_S,
+    ) -> dict[str, Any]:  # fmt: skip
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(total=timeout_s, connect=STATE_TIMEOUT_S)

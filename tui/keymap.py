@@ -6,8 +6,12 @@ Lower case is harmless or asks; nothing that destroys lies on ctrl; no alt keys,
 from collections.abc import Mapping
 
 from textual.binding import Binding
+from textual.keys import _character_to_key
 
-MODES = ("dash", "profiles", "queue", "batch", "memory", "bench", "logs", "chat")
+from tui.names import MODES, hint
+
+__all__ = ["KEYS", "MODES", "SHORT_TABS", "TABS", "bind", "checked"]
+
 TABS = ("Dash", "Profiles", "Queue", "Batch", "Memory", "Bench", "Logs", "Chat")
 SHORT_TABS = ("Dash", "Prof", "Queue", "Batch", "Mem", "Bench", "Logs", "Chat")
 
@@ -34,3 +38,39 @@ def bind(id: str, action: str, description: str = "", *, show: bool = True, keys
          priority: bool = False) -> Binding:  # fmt: skip
     """The binding of that id on its key; KeyError for an id that the table does not have."""
     return Binding(keys or KEYS[id], action, description, show=show, id=id, tooltip=tooltip, priority=priority)
+
+
+# Keys of a small row of families act together; a key may not be given to two of one family, or of it and `app`, `nav`.
+EVERYWHERE = ("nav", "app")
+
+
+def checked(wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The part of a user's keymap that can hold, its keys as Textual spells them, and what is wrong with the rest."""
+    good: dict[str, str] = {}
+    problems = []
+    for id, text in wanted.items():
+        keys = [_spelt(key.strip()) for key in text.split(",")]
+        if id not in KEYS:
+            problems.append(f"keymap: there is no '{id}'{hint(id, KEYS)}")
+        elif not all(keys):
+            problems.append(f"keymap: {id} is '{text}'; it should be keys such as x, f10 or ctrl+u")
+        else:
+            good[id] = ",".join(keys)
+    for id in list(good):
+        family = id.split(".")[0]
+        for other, keys_of_other in ({**KEYS, **good}).items():
+            near = other.split(".")[0]
+            if other != id and (near in EVERYWHERE or family in EVERYWHERE or near == family):
+                both = set(good.get(id, "").split(",")) & set(keys_of_other.split(","))
+                if both and id in good:
+                    problems.append(f"keymap: '{min(both)}' of {id} is the key of {other} already")
+                    del good[id]
+    return good, problems
+
+
+def _spelt(key: str) -> str:
+    """`?` is question_mark to Textual; a name that cannot be a key gives an empty string."""
+    *before, last = key.split("+") if key != "+" else [key]
+    if not last or any(word not in ("ctrl", "shift") for word in before) or not last.isprintable() or " " in last:
+        return ""
+    return "+".join([*before, _character_to_key(last) if len(last) == 1 else last])

@@ -1,4 +1,4 @@
-"""Keeps the newest answer of the service: one poller, one listener, back-off and a countdown. Not here: HTTP, screens."""
+"""Keeps the service's newest answer: one poller, one listener, back-off and a countdown. Not here: HTTP, screens."""
 
 import asyncio
 import time
@@ -76,9 +76,10 @@ class Poller:
         now, old = time.monotonic(), self.snap.link
         wait_s = self._wait_s
         self._wait_s = min(wait_s * 2, MOST_WAIT_S)
-        lost = {} if old.lost_at is not None and not old.is_up else {"lost_at": now, "lost_epoch": time.time()}
         link = replace(old, is_up=False, error=error.message, attempt=0 if old.is_up else old.attempt, refused="",
-                       back_at=None, **lost)  # fmt: skip
+                       back_at=None)  # fmt: skip
+        if old.is_up or old.lost_at is None:
+            link = replace(link, lost_at=now, lost_epoch=time.time())
         if error.status in (401, 403):
             link = replace(link, refused=self._how_to_get_in(error))
         elif error.status == 404:

@@ -9,8 +9,6 @@ from typing import Literal
 
 from rich.text import Text
 
-Meaning = Literal["good", "working", "warning", "bad", "dim", "strong", "title", "cursor", "state-good",
-                  "state-working", "state-warning", "state-bad", "part1", "part2", "part3", "part4", "part5"]  # fmt: skip
 Colours = Literal["full", "16", "mono"]
 
 RAMP = " .:-=+*#%@"

@@ -1,4 +1,4 @@
-"""What is wrong, in words for a banner: link, version, key, crash, this program's own file. Not here: how it is drawn."""
+"""What is wrong, in words for a banner: link, version, key, crash. Not here: how a banner is drawn."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The program's own colour themes for Textual. Not here: styles by meaning (looks.py), sizes and borders (theme.tcss)."""
+"""The program's own colour themes for Textual. Not here: styles by meaning (looks.py), sizes (theme.tcss)."""
 
 from textual.theme import Theme
 
@@ -9,7 +9,8 @@ SAFE = Theme(
     error="#F0752A", success="#56B4E9", foreground="#D5DAE1", background="#0B0E14", surface="#0B0E14", panel="#151A23",
     variables={
         "border-rest": "#4A5568", "border-focus": "#56B4E9", "title": "#C9D1D9", "block-cursor-background": "#2B4A66",
-        "block-cursor-foreground": "#FFFFFF", "block-cursor-text-style": "none", "block-cursor-blurred-background": "#1E2A38",
+        "block-cursor-foreground": "#FFFFFF", "block-cursor-text-style": "none",
+        "block-cursor-blurred-background": "#1E2A38",
         "block-cursor-blurred-foreground": "#D5DAE1",
     },
 )  # fmt: skip
@@ -18,7 +19,8 @@ LIGHT = Theme(
     error="#A83A00", success="#0072B2", foreground="#1F2328", background="#FFFFFF", surface="#FFFFFF", panel="#EEF1F4",
     variables={
         "border-rest": "#A0A8B4", "border-focus": "#0072B2", "title": "#24292F", "block-cursor-background": "#CFE6F7",
-        "block-cursor-foreground": "#000000", "block-cursor-text-style": "none", "block-cursor-blurred-background": "#E4EBF1",
+        "block-cursor-foreground": "#000000", "block-cursor-text-style": "none",
+        "block-cursor-blurred-background": "#E4EBF1",
         "block-cursor-blurred-foreground": "#1F2328",
     },
 )  # fmt: skip
@@ -32,7 +34,8 @@ SIXTEEN = Theme(
         "border-rest": "ansi_white", "border-focus": "ansi_bright_cyan", "title": "ansi_default",
         "ansi-background": "ansi_black", "ansi-foreground": "ansi_white", "border-blurred": "ansi_white",
         "block-cursor-foreground": "ansi_black", "block-cursor-background": "ansi_white",
-        "block-cursor-text-style": "none", "block-cursor-blurred-background": "ansi_default",
+        "block-cursor-text-style": "none",
+        "block-cursor-blurred-background": "ansi_default",
         "block-cursor-blurred-foreground": "ansi_default", "input-cursor-background": "ansi_white",
         "input-cursor-foreground": "ansi_black", "input-cursor-text-style": "none",
         "input-selection-background": "ansi_bright_blue", "input-selection-foreground": "ansi_black",

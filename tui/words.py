@@ -1,4 +1,4 @@
-"""Text from outside made safe for a terminal, and text cut to a width. Not here: numbers (units.py), colours (looks.py)."""
+"""Text from outside made safe for a terminal, and text cut to a width. Not here: numbers (units.py), colours."""
 
 import re
 

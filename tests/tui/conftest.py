@@ -49,8 +49,10 @@ def window(program) -> Callable[..., Any]:
 
     @contextlib.asynccontextmanager
     async def opened(width: int = 120, height: int = 36, **more: Any) -> AsyncIterator[Any]:
+        is_faulty = more.pop("is_faulty", False)
         app = program(**more)
         async with app.run_test(size=(width, height), notifications=True) as pilot:
             yield pilot
+        assert is_faulty or not app.faults, [fault.words for fault in app.faults]
 
     return opened

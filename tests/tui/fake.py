@@ -17,10 +17,12 @@ GIB = 1 << 30
 STATE: dict[str, Any] = {
     "api": 1, "seq": 812, "time": 1790000000.0, "version": "0.1.0", "uptime_s": 310.2, "host": "edge-07",
     "state": "ready", "reason": None, "engine": "ready", "progress": None, "error": None, "hold": False,
-    "profile": {"name": "quick-verify", "rev": 14, "summary": "short answers", "since": 1789999700.0, "is_fallback": False},
+    "profile": {"name": "quick-verify", "rev": 14, "summary": "short answers", "since": 1789999700.0,
+                "is_fallback": False},
     "swap": None,
     "last_swap": {"id": "0042", "from": "long-doc", "to": "quick-verify", "state": "ready", "ended": 1789999700.0,
-                  "took_s": 11.8, "text": "long-doc -> quick-verify ok 11.8 s (drain 3.1 stop 0.6 start 1.4 warm 6.1 check 0.6)"},
+                  "took_s": 11.8,
+                  "text": "long-doc -> quick-verify ok 11.8 s (drain 3.1 stop 0.6 start 1.4 warm 6.1 check 0.6)"},
     "model": {"id": "qwen3-4b-q4_k_m", "aliases": [], "architecture": "qwen3", "n_ctx": 8192, "n_ctx_train": 40960,
               "size": 2501000000, "load_mode": "resident", "type_k": "q8_0", "type_v": "q8_0"},
     "worker": {"pid": 41, "restarts": 0, "n_ctx": 8192, "type_k": "q8_0", "type_v": "q8_0", "batch_size": 512,
@@ -28,10 +30,11 @@ STATE: dict[str, Any] = {
                "weights_bytes": int(2.33 * GIB), "load_s": 0.4},
     "slots": {"total": 4, "busy": 3},
     "running": [
-        {"id": "chatcmpl-10a4-0", "lane": "interactive", "model": "qwen3-4b-q4_k_m", "state": "running", "phase": "decode",
-         "n_prompt": 1024, "n_prompt_done": 1024, "n_generated": 154, "max_tokens": 256, "running_ms": 14000,
+        {"id": "chatcmpl-10a4-0", "lane": "interactive", "model": "qwen3-4b-q4_k_m", "state": "running",
+         "phase": "decode", "n_prompt": 1024, "n_prompt_done": 1024, "n_generated": 154, "max_tokens": 256, "running_ms": 14000,
          "queue_ms": 12, "ttft_ms": 340, "tok_s": 11.7, "eta_ms": 9000},
-        {"id": "chatcmpl-10a6-0", "lane": "batch", "model": "qwen3-4b-q4_k_m", "state": "running", "phase": "prefill",
+        {"id": "chatcmpl-10a6-0", "lane": "batch", "model": "qwen3-4b-q4_k_m", "state": "running",
+         "phase": "prefill",
          "n_prompt": 6144, "n_prompt_done": 2519, "n_generated": 0, "max_tokens": 128, "running_ms": 9000,
          "queue_ms": 40, "ttft_ms": None, "tok_s": None, "eta_ms": 33000},
     ],
@@ -114,7 +117,8 @@ class Fake:
     def tell(self, kind: str, text: str, level: str = "info", **facts: Any) -> None:
         """One more event for those who listen."""
         n = len(self.events) + 3
-        self.events.append({"id": f"b-{n}", "time": 1790000000.0 + n, "kind": kind, "level": level, "text": text, **facts})
+        event = {"id": f"b-{n}", "time": 1790000000.0 + n, "kind": kind, "level": level, "text": text}
+        self.events.append(event | facts)
         self._changed.set()
 
     def bodies(self, method: str, path: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a screen of the program looks like as text, and waiting for a look. The one place that knows Textual's private name."""
+"""A screen as text, and waiting for what it should show. The one place of tests that knows Textual's private name."""
 
 import asyncio
 import time
@@ -21,7 +21,8 @@ async def until(pilot: Pilot, holds: Callable[[], object], timeout_s: float = 10
     end = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > end:
-            raise AssertionError(f"{what or 'the condition'} did not come about within {timeout_s} s:\n{frame(pilot.app)}")
+            what = what or "the condition"
+            raise AssertionError(f"{what} did not come about within {timeout_s} s:\n{frame(pilot.app)}")
         await pilot.pause()
         await asyncio.sleep(0.01)
     await pilot.pause()

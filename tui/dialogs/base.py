@@ -5,15 +5,15 @@ from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widget import Widget
 from textual.widgets import Static
 
-from tui.looks import Looks
-from tui.widgets.panel import Line, Titled, _text, looks_of
+from tui.faults import Shielded
+from tui.widgets.panel import Line, Titled, looks_of, painted_lines
 
 T = TypeVar("T")
 
@@ -44,13 +44,14 @@ class Box(Titled, Vertical):
     """The frame of a dialog."""
 
 
-class Dialog(ModalScreen[T]):
+class Dialog(Shielded, ModalScreen[T]):
     """Covers the screen until it is answered; escape and Cancel give None.
 
-    A dialog fills `content()`, names its choices in `CHOICES` as (id, words) beside Cancel, and answers in `answer(id)`.
+    It fills `content()`, names its choices beside Cancel in `CHOICES` as (id, words), and answers in `answer(id)`.
     """
 
     title_words: str = ""
+    _is_answered = False
     CHOICES: ClassVar[tuple[tuple[str, str], ...]] = ()
     CANCEL: ClassVar[str] = "Cancel"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,6 +83,8 @@ class Dialog(ModalScreen[T]):
 
     def on_choice_chosen(self, message: Choice.Chosen) -> None:
         message.stop()
+        if self._is_answered:
+            return  # a second enter, pressed before the first one closed the dialog
         choice = message.choice.id or "cancel"
         if choice == "cancel":
             self.dismiss(None)
@@ -95,6 +98,13 @@ class Dialog(ModalScreen[T]):
     def action_cancel(self) -> None:
         self.dismiss(None)
 
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """Close once; a second answer would close the screen below."""
+        if self._is_answered:
+            return AwaitComplete()
+        self._is_answered = True
+        return super().dismiss(result)
+
 
 class Lines(Static):
     """Lines of a dialog in the looks of the program, markup never read."""
@@ -107,10 +117,7 @@ class Lines(Static):
         self.set_lines(self._lines)
 
     def set_lines(self, lines: Iterable[Line]) -> None:
-        from rich.text import Text
-
-        looks: Looks = looks_of(self.app)
-        self.update(Text("\n").join(_text(line, looks) for line in lines))
+        self.update(painted_lines(lines, looks_of(self.app)))
 
 
 class Ask(Dialog[bool]):
@@ -129,7 +136,6 @@ class Ask(Dialog[bool]):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.query_one("#yes", Widget)
         self.query_one("#yes", Static).update(f"[ {self._yes} ]")
 
     def answer(self, choice: str) -> bool | None:

@@ -15,11 +15,14 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tui.faults import Fault, Shielded
 from tui.keymap import bind
 from tui.snap import Snap
+from tui.units import count, speed
 from tui.widgets.banner import Banner
+from tui.widgets.filter import FilterLine
 from tui.widgets.keybar import KeyBar
-from tui.widgets.panel import Titled
+from tui.widgets.panel import Panel, Titled
 from tui.widgets.status import StatusLine
 from tui.widgets.tabs import TabLine
 
@@ -30,21 +33,26 @@ TINY = (60, 16)
 SMALL = (80, 24)
 
 
-class LiveScreen(Screen[None]):
+class LiveScreen(Shielded, Screen[None]):
     """A screen with status line, tabs, banner, `body()` and key line."""
 
     tab: ClassVar[str] = ""  # the tab that is marked
+    FILTERS: ClassVar[bool] = False  # whether `/` opens a line whose text goes to `filter`
     CHANGING: ClassVar[frozenset[str]] = frozenset()  # actions that change something: off without a link, or read-only
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("app.next_panel", "next_panel(1)", "Next panel", show=False),
         bind("app.previous_panel", "next_panel(-1)", "Previous panel", show=False),
+        bind("link.retry", "try_again", "Retry this panel"),
+        bind("list.filter", "open_filter", "Filter"),
+        bind("app.back", "back", "Back", show=False, tooltip="clear, close; never quits"),
         bind("app.zoom", "zoom", "Zoom"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._zoomed: Widget | None = None
+        self._zoomed: Titled | None = None
         self._is_zoom_chosen = False
+        self._failure: Fault | None = None
 
     @property
     def program(self) -> "ColibriApp":
@@ -58,16 +66,35 @@ class LiveScreen(Screen[None]):
     def show(self, snap: Snap) -> None:
         """Paint one snapshot; called only while this screen is the visible one."""
 
+    def command(self, word: str, rest: list[str]) -> bool:
+        """Do a word of the command line that belongs to this screen; False when it is not known here."""
+        return False
+
+    def filter(self, text: str) -> None:
+        """Narrow what is shown to what holds the text; called at each key while `/` is open, when FILTERS is true."""
+
+    def unsaved(self) -> str:
+        """The name of text that would be lost by leaving, or an empty string."""
+        return ""
+
+    def rescue(self) -> None:
+        """Write what is unsaved to a file, quickly, from any thread, without raising."""
+
     def compose(self) -> ComposeResult:
         yield StatusLine()
         yield TabLine(self.tab)
         yield Banner(id="banner")
         with Container(id="body"):
-            yield from self.body()
+            try:
+                yield from self.body()
+            except Exception as error:
+                self.program.fault(error, self)
         yield Static("", id="small", markup=False)
+        yield FilterLine(id="filter")
         yield KeyBar()
 
     def on_mount(self) -> None:
+        self.program.live.add(self)
         self.program.snap_signal.subscribe(self, self._hear)
         self.call_after_refresh(self.apply)
 
@@ -75,7 +102,7 @@ class LiveScreen(Screen[None]):
         self.apply()
 
     def _hear(self, _snap: Snap) -> None:
-        if self.is_current or self.app.screen_stack and self.app.screen.is_modal:
+        if self.is_current or (self.app.screen_stack and self.app.screen.is_modal):
             self.apply()
 
     def apply(self) -> None:
@@ -86,27 +113,85 @@ class LiveScreen(Screen[None]):
         with self.app.batch_update():
             self.query_one(StatusLine).show(snap, program.looks, program.marks())
             self.query_one(TabLine).show(program.looks)
+            if self.has_class("-tiny"):
+                self.query_one("#small", Static).update(self._small_words())
             self.query_one(Banner).set(program.problems(), *self.size)
             for panel in self.panels():
                 panel.mark_stale(snap.stale)
-            self.show(snap)
+            if self._failure is None:
+                try:
+                    self.show(snap)
+                except Exception as error:
+                    self.program.fault(error, self)
+
+    def redress(self) -> None:
+        """The looks changed: titles hold signs of their own."""
+        for panel in self.query(Titled):
+            panel.redress()
+        self.query_one(KeyBar).refresh()
+
+    def fail(self, fault: Fault) -> None:
+        """Show a fault in place of the content, until `r`."""
+        if self._failure is None:
+            self._failure = fault
+            self.call_later(self._show_fault, fault)
+
+    async def _show_fault(self, fault: Fault) -> None:
+        body = self.query_one("#body")
+        for child in body.children:
+            child.display = False
+        panel = Panel("! This panel failed")
+        await body.mount(panel)
+        panel.show(fault.lines(), right="r to retry")
+        panel.focus()
+        self.refresh_bindings()
+
+    async def action_try_again(self) -> None:
+        """This screen made anew in place of the one that failed; one that needs more than its class is closed."""
+        try:
+            await self.app.switch_screen(self.program.remade(self))
+        except TypeError:
+            self.app.pop_screen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Off and in ( ) when the action changes something and nothing can be changed now."""
+        if action == "try_again":
+            return self._failure is not None
+        if action == "open_filter":
+            return self.FILTERS
         return None if action in self.CHANGING and self.program.why_not() else True
+
+    # The filter's line, and the way back
+
+    def action_open_filter(self) -> None:
+        self.query_one(FilterLine).open()
+
+    def on_filter_line_changed(self, message: FilterLine.Changed) -> None:
+        message.stop()
+        self.filter(message.text)
+
+    async def action_back(self) -> None:
+        """Clear the filter, then the zoom, then close what lies over the first screen; never quits."""
+        line = self.query_one(FilterLine)
+        if line.text:
+            line.clear()
+        elif self._is_zoom_chosen:
+            self.action_zoom()
+        else:
+            await self.program.action_back()
 
     # Panels: focus order, zoom, one at a time in a small window
 
     def panels(self) -> list[Titled]:
         """The framed parts in the order they were composed, hidden ones too."""
-        return [panel for panel in self.query("#body Titled").results(Titled)]
+        return list(self.query("#body Titled").results(Titled))
 
     def action_next_panel(self, step: int) -> None:
         stops = [panel for panel in self.panels() if _can_hold_focus(panel)]
         if self._zoomed is None or not stops:
             (self.focus_next if step > 0 else self.focus_previous)()
             return
-        at = stops.index(cast(Titled, self._zoomed)) if self._zoomed in stops else -1
+        at = stops.index(self._zoomed) if self._zoomed in stops else -1
         self._zoom_on(stops[(at + step) % len(stops)])
 
     def action_zoom(self) -> None:
@@ -118,9 +203,15 @@ class LiveScreen(Screen[None]):
         tiny = width < TINY[0] or height < TINY[1]
         self.set_class(tiny, "-tiny")
         if tiny:
-            self.query_one("#small", Static).update(f"window is {width}x{height}, 80x24 shows more")
+            self.query_one("#small", Static).update(self._small_words())
         self._arrange()
         self.call_after_refresh(self.apply)
+
+    def _small_words(self) -> str:
+        """What is left below 60x16: state, queue, speed, and how to see more."""
+        snap = self.program.snap
+        facts = f"{snap.word}  queue {count(snap.num('n_waiting'))}  {speed(snap.num('speeds.now_per_second'))}"
+        return f"{facts}\nwindow is {self.size.width}x{self.size.height}, 80x24 shows more"
 
     def _arrange(self) -> None:
         """Zoom or not, by what was chosen and by the size of the window."""
@@ -129,11 +220,11 @@ class LiveScreen(Screen[None]):
             stops = [panel for panel in self.panels() if _can_hold_focus(panel)]
             focused = next((panel for panel in stops if panel.has_focus or panel.has_focus_within), None)
             if stops:
-                self._zoom_on(focused or cast(Titled, self._zoomed) or stops[0])
+                self._zoom_on(focused or self._zoomed or stops[0])
         else:
             self._zoom_on(None)
 
-    def _zoom_on(self, panel: Widget | None) -> None:
+    def _zoom_on(self, panel: Titled | None) -> None:
         self._zoomed = panel
         body = self.query_one("#body")
         path = {panel, *(panel.ancestors if panel else ())}

@@ -1,4 +1,4 @@
-"""Screens whose work comes later: each says what it will show, what answers its question today, and the facts at hand."""
+"""Screens whose work comes later: what each will show, what answers its question today. Not here: built screens."""
 
 from typing import ClassVar
 
@@ -46,9 +46,8 @@ class QueuePlace(Place):
             lane = snap.at(f"lanes.{name}")
             lines.append(f"  {name:<14} {count(lane.num('waiting')):>5} of {count(lane.num('limit'))}")
         lines.append(f"held      {count(snap.num('held.n'))}   refused {count(snap.num('requests.refused'))}")
-        for row in snap.rows("waiting"):
-            lines.append(f"  {row.text('id')}  waits {seconds((row.num('waited_ms') or 0) / 1000)}")
-        return lines
+        waiting = ((row.text("id"), (row.num("waited_ms") or 0) / 1000) for row in snap.rows("waiting"))
+        return [*lines, *(f"  {id}  waits {seconds(waited_s)}" for id, waited_s in waiting)]
 
 
 class BatchPlace(Place):

@@ -1,4 +1,4 @@
-"""What is wrong right now, in a frame under the tabs, for as long as it is wrong. Not here: what is wrong (problems.py)."""
+"""What is wrong, in a frame under the tabs for as long as it is wrong. Not here: what is wrong (problems.py)."""
 
 from rich.text import Text
 

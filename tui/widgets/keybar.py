@@ -1,6 +1,6 @@
 """The last line of every screen: the keys that work now, those that are off in ( ). Not here: what the keys do.
 
-Textual's Footer leaks a widget for each key at each refresh of the bindings (Textual #6666), so this is one line of text.
+Textual's Footer leaks a widget for each key at each refresh of the bindings (Textual #6666); this is a line of text.
 """
 
 from collections.abc import Iterable

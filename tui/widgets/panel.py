@@ -54,6 +54,11 @@ class Titled(Widget):
             self._stale = words
             self._draw_title()
 
+    def redress(self) -> None:
+        """Signs or colours have changed."""
+        self._draw_title()
+        self.refresh()
+
     def on_resize(self, _event: events.Resize) -> None:
         self._draw_title()
 
@@ -76,15 +81,14 @@ class Titled(Widget):
             left = left[: width - 1] + looks.more
         if len(left) + len(right) + 3 > width:
             right = self._stale if self._stale and len(left) + len(self._stale) + 3 <= width else ""
+        # Without words at the right Textual draws the rest of the line itself, up to the corner.
         gap = width - len(left) - len(right)
-        middle = looks.rule * gap if not right else f" {looks.rule * (gap - 2)} "
-        if not right:
-            middle = f" {looks.rule * (gap - 1)}" if gap > 0 else ""
+        middle = f" {looks.rule * (gap - 2)} " if right else ""
         text = f"{left}{middle}{right}"
         rule = Span(len(left), len(left) + len(middle), "$border-rest not bold not reverse")
         if self.has_focus or self.has_focus_within:
             rule = Span(rule.start, rule.end, "$border-focus not bold not reverse")
-        self.border_title = Content(text, spans=[rule])  # type: ignore[assignment]
+        self.border_title = Content(text, spans=[rule])
 
 
 class Panel(Titled, can_focus=True):
@@ -108,7 +112,7 @@ class Panel(Titled, can_focus=True):
     def show(self, lines: Iterable[Line], title: str | None = None, right: str | None = None) -> None:
         """Replace the lines; only what differs is painted. Markup is never read."""
         looks = looks_of(self.app)
-        new = [_text(line, looks) for line in list(lines)[:MOST_LINES]]
+        new = [painted(line, looks) for line in list(lines)[:MOST_LINES]]
         self.caption(title, right)
         if new != self._lines or [line.spans for line in new] != [line.spans for line in self._lines]:
             self._lines = new
@@ -137,6 +141,12 @@ class Panel(Titled, can_focus=True):
             line = Text(f"{looks.more} {below + 1} more lines".ljust(width)[:width], style=looks.style("dim"))
         return Strip(line.render(self.app.console), width).apply_style(self.rich_style)
 
+    def scroll_line(self, index: int) -> None:
+        """Bring a line into view, a third down from the top when it was out of it."""
+        if not self._top <= index < self._top + self.size.height:
+            self._move_to(index - self.size.height // 3)
+            self.refresh()
+
     def action_move(self, n: int) -> None:
         self._move_to(self._top + n)
         self.refresh()
@@ -151,7 +161,8 @@ class Panel(Titled, can_focus=True):
         self._top = max(0, min(top, len(self._lines) - max(self.size.height, 1)))
 
 
-def _text(line: Line, looks: Looks) -> Text:
+def painted(line: Line, looks: Looks) -> Text:
+    """One line in the looks of the program: foreign signs made safe, and plain where only plain signs are shown."""
     if isinstance(line, Text):
         text = line
     elif isinstance(line, str):
@@ -163,3 +174,8 @@ def _text(line: Line, looks: Looks) -> Text:
         text.plain = ascii_only(text.plain)
     text.end = ""
     return text
+
+
+def painted_lines(lines: Iterable[Line], looks: Looks) -> Text:
+    """Lines as one text, for a Static."""
+    return Text("\n").join(painted(line, looks) for line in lines)

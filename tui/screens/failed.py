@@ -1,0 +1,23 @@
+"""What takes the place of a screen that could not even be made. Not here: a screen that fails later (base.py)."""
+
+from textual.app import ComposeResult
+
+from tui.faults import Fault
+from tui.screens.base import LiveScreen
+
+
+class FailedScreen(LiveScreen):
+    """Says what went wrong; `r` asks for the screen anew."""
+
+    def __init__(self, mode: str, fault: Fault) -> None:
+        super().__init__()
+        self.mode = mode
+        self._first = fault
+
+    def body(self) -> ComposeResult:
+        yield from ()
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.program.faults.append(self._first)
+        self.fail(self._first)
