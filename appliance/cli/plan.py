@@ -1,80 +1,150 @@
 """`colibri plan`: what a model will take on this machine, each number with its reason. Not here: loading it.
 
-    --json    {"fits", "file", "n_ctx", "load_mode", "threads", "weights_bytes", "kv_bytes", "buffers_bytes",
-              "needed_bytes", "warnings", "rows": [{"name", "value", "reason", "provenance"}]}; if it does not fit
-              {"fits": false, "error", "needed_bytes", "available_bytes", "max_ctx"} and exit code 4
+    --json FILE   {"file", "profile", "fits", "verdict", "reason", "n_ctx", "max_ctx", "load_mode", "threads",
+                  "weights": {kind: bytes}, "weights_bytes", "kv_bytes", "kv_bytes_per_token", "buffers_bytes",
+                  "engine_bytes", "needed_bytes", "total_bytes", "budget_bytes", "budget_reason", "spare_bytes",
+                  "cached", "warnings", "rows": [{"name", "value", "reason", "provenance"}]}; what does not fit has
+                  "error" and "available_bytes" too, and exit code 4. verdict: OK, TIGHT, PAGES, NO; provenance:
+                  measured, derived, policy, operator; cached: share of the file in the page cache, null where nobody
+                  tells
+    --json DIR    {"folder", "budget_bytes", "budget_reason", "models": [{"file", "verdict", "reason", "size", "n_ctx",
+                  "load_mode", "weights_bytes", "kv_bytes", "total_bytes", "spare_bytes", "cached"}]}, the best first;
+                  verdict BAD: the file cannot be used, its numbers are null
 """
 
 import argparse
 import json
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 from appliance.cli.columns import columns, human_bytes, safe
 from appliance.cli.flags import ENGINE, MODEL, add_settings, resolved
 from appliance.host import read_machine
+from appliance.pagecache import cached_share
+from appliance.planning import Look, look
 from appliance.settings import Settings
-from engine.errors import DoesNotFit
-from engine.gguf.reader import read_gguf
-from engine.models.shape import DecoderShape
-from engine.planner import Plan, PlanRequest, Row, plan
+from engine.budget import Machine, budget_of
+from engine.errors import BadModelFile, DoesNotFit
+from engine.planner import Plan, Row
 
 NAME = "plan"
 HELP = "where the memory will go, and whether it fits"
+# The best first: what stays in memory, then what pages, then what cannot run, then what is no model.
+ORDER = ("OK", "TIGHT", "PAGES", "NO", "BAD")
+WORDS = {"PAGES": "mapped, reads from disk", "NO": "does not fit", "BAD": "cannot be used"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "examples:\n  colibri plan model.gguf               this machine, the settings' context\n"
         "  colibri plan model.gguf -c 32768      does a context of 32768 fit?\n"
-        "  colibri plan model.gguf -ctk q8_0 -ctv q8_0 --load-mode mmap\n\n"
+        "  colibri plan model.gguf -ctk q8_0 -ctv q8_0 --load-mode mmap\n"
+        "  colibri plan --profile long-doc       what that profile would take\n"
+        "  colibri plan /models                  all models of a folder, the best first\n\n"
         "Exit code 4 when it does not fit; the smallest change that would fit is on stderr"
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="default: the model of the settings")
+    parser.add_argument("file", nargs="?", metavar="FILE|DIR",
+                        help="a model, or a folder (not those in it); default: the model of the settings")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_settings(parser, MODEL, ENGINE)
 
 
 def run(args: argparse.Namespace) -> int:
+    folder = Path(args.file).expanduser() if args.file else None
+    if folder is not None and folder.is_dir():
+        return _rank(folder, resolved(args).settings, args.json)
     if args.file is not None:
         args.model = args.file
-    settings = resolved(args).settings
-    gguf = read_gguf(settings.model_path())
-    try:
-        made = plan(gguf, DecoderShape.read(gguf), read_machine(), request_of(settings))
-    except DoesNotFit as error:
-        if args.json:
-            print(json.dumps({"fits": False, "error": error.message, **error.extra}))
-        raise
-    print(json.dumps(_json(gguf.path.name, made)) if args.json else _page(gguf.path.name, made))
+    seen = look(resolved(args).settings, read_machine())
+    if seen.error is not None:
+        raise seen.error
+    assert seen.plan is not None and seen.path is not None
+    document = _json(seen, seen.plan, args.profile)
+    print(json.dumps(document) if args.json else _page(document, seen.plan))
+    if not seen.plan.fits:
+        raise DoesNotFit(seen.plan.reason)
     return 0
 
 
-def request_of(settings: Settings) -> PlanRequest:
-    """The planner's part of the settings."""
-    return PlanRequest(
-        n_ctx=settings.ctx_size,
-        type_k=settings.cache_type_k,
-        type_v=settings.cache_type_v,
-        load_mode=settings.load_mode,
-        ubatch_size=settings.ubatch_size,
-        parallel=settings.parallel,
-        threads=settings.threads,
-    )
+def _json(seen: Look, made: Plan, profile: str | None) -> dict[str, Any]:
+    facts = {key: value for key, value in asdict(made).items() if key not in ("rows", "warnings")}
+    found = {
+        "file": seen.path.name if seen.path else None, "profile": profile, "fits": made.fits, **facts,
+        "spare_bytes": made.spare_bytes, "cached": cached_share(seen.path) if seen.path else None,
+        "warnings": list(made.warnings), "rows": [asdict(row) for row in made.rows],
+    }  # fmt: skip
+    return found if made.fits else {**found, "error": made.reason, "available_bytes": made.budget_bytes}
 
 
-def _json(name: str, made: Plan) -> dict[str, object]:
-    rows = [asdict(row) for row in made.rows]
-    facts = {key: value for key, value in asdict(made).items() if key != "rows"}
-    return {"file": name, "fits": True, **facts, "warnings": list(made.warnings), "rows": rows}
-
-
-def _page(name: str, made: Plan) -> str:
-    rows = [[row.name.removesuffix("_bytes"), _value(row), row.provenance, row.reason] for row in made.rows]
-    warnings = [f"warning: {warning}" for warning in made.warnings]
-    return "\n".join([safe(name, 200), columns([["", "value", "from", "because"], *rows], right=(1,)), *warnings])
+def _page(document: dict[str, Any], made: Plan) -> str:
+    profile, cached = document["profile"], document["cached"]
+    title = safe(document["file"], 200) + (f", profile {profile}" if profile else "")
+    rows = [[row.name.removesuffix("_bytes").replace("weights_", "  "), _value(row), row.provenance, row.reason]
+            for row in made.rows if row.name != "verdict"]  # fmt: skip
+    if cached is not None:
+        rows.append(["cached", f"{cached:.0%}", "measured", "share of the file in the page cache now"])
+    lines = [title, columns([["", "value", "from", "because"], *rows], right=(1,))]
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in made.warnings),
+                      *([f"{made.verdict}: {made.reason}"] if made.fits else [])])  # fmt: skip
 
 
 def _value(row: Row) -> str:
     if isinstance(row.value, int):
-        return human_bytes(row.value) if row.name.endswith("_bytes") else f"{row.value:,}"
+        return _size(row.value) if row.name.endswith(("_bytes", "_per_token")) else f"{row.value:,}"
     return row.value
+
+
+def _rank(folder: Path, settings: Settings, as_json: bool) -> int:
+    files = sorted(path for path in folder.glob("*.gguf") if path.is_file())
+    if not files:
+        raise BadModelFile(f"{folder} holds no file named *.gguf; name another folder, or one of the folders in it")
+    machine = read_machine()
+    models = sorted((_model(path, settings, machine) for path in files), key=_rank_of)
+    budget = budget_of(machine)
+    if as_json:
+        print(json.dumps({"folder": str(folder), "budget_bytes": budget.n_bytes, "budget_reason": budget.reason,
+                          "models": models}))  # fmt: skip
+    else:
+        print(_table(models, f"{safe(str(folder), 200)}: {human_bytes(budget.n_bytes)} to use ({budget.reason})"))
+    return 0 if any(model["verdict"] != "BAD" for model in models) else 3
+
+
+def _model(path: Path, settings: Settings, machine: Machine) -> dict[str, Any]:
+    seen = look(settings.model_copy(update={"model": str(path)}), machine)
+    names = ("n_ctx", "load_mode", "weights_bytes", "kv_bytes", "total_bytes", "spare_bytes")
+    numbers = {name: getattr(seen.plan, name) if seen.plan else None for name in names}
+    size = seen.facts.file_bytes if seen.facts else None
+    return {"file": path.name, "verdict": seen.verdict, "reason": seen.reason, "size": size, **numbers,
+            "cached": cached_share(path)}  # fmt: skip
+
+
+def _rank_of(model: dict[str, Any]) -> tuple[int, int, str]:
+    """Of what stays in memory the largest first, since it knows most; of the rest the one that lacks least."""
+    is_in_memory = model["verdict"] in ("OK", "TIGHT")
+    size = -model["weights_bytes"] if is_in_memory else model["total_bytes"] or 0
+    return ORDER.index(model["verdict"]), size, model["file"]
+
+
+def _table(models: list[dict[str, Any]], title: str) -> str:
+    rows = [["MODEL", "WEIGHTS", "CTX", "KV", "TOTAL", "SPARE", "FIT"]]
+    for model in models:
+        sizes = [_size(model[name]) for name in ("weights_bytes", "kv_bytes", "total_bytes", "spare_bytes")]
+        n_ctx = f"{model['n_ctx']:,}" if model["n_ctx"] else "-"
+        rows.append([safe(model["file"], 60), sizes[0], n_ctx, *sizes[1:], _fit(model)])
+    reasons = [model["reason"] for model in models if model["verdict"] in ("NO", "BAD")]
+    return "\n".join([title, columns(rows, right=(1, 2, 3, 4, 5)), *reasons])
+
+
+def _fit(model: dict[str, Any]) -> str:
+    """Where the weights will be, in words."""
+    if model["verdict"] in WORDS:
+        return WORDS[model["verdict"]]
+    where = "mapped, all in memory" if model["load_mode"] == "mmap" else str(model["load_mode"])
+    return f"{where}, tight" if model["verdict"] == "TIGHT" else where
+
+
+def _size(n_bytes: int | None) -> str:
+    if n_bytes is None:
+        return "-"
+    return f"-{human_bytes(-n_bytes)}" if n_bytes < 0 else human_bytes(n_bytes)
