@@ -32,7 +32,10 @@ def engine_strip(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
     threads, isa = _n(snap, "worker.threads"), snap.text("worker.isa")
     shape = f"ctx {_n(snap, 'worker.n_ctx')}x{_n(snap, 'slots.total')}  t{threads} {isa}".rstrip()
     first: list[Part] = [*_state(snap), f" {_rev(snap)}  {shape}  batch {_n(snap, 'worker.batch_size')}  "]
-    lines = [[*first, *happening(snap, short=True)], speed_line(snap, looks), work_line(snap, looks)]
+    news = happening(snap, short=True) if snap.link.is_up else []
+    if not snap.is_known:
+        first = [*_state(snap), "  nothing is known yet"]
+    lines = [[*first, *news], speed_line(snap, looks), work_line(snap, looks)]
     return drawn(lines, looks, width, height, f"up {age(snap.num('uptime_s'))}")
 
 

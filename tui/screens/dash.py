@@ -1,13 +1,16 @@
 """The dashboard: is it serving, how fast, what is the limit, who waits. Not here: the lines of each panel."""
 
+import asyncio
+import time
 from collections.abc import Callable
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 
+from tui import local
+from tui.containers import Containers, Look
 from tui.keymap import bind
 from tui.looks import Looks
 from tui.panels.batch import batch
@@ -17,10 +20,9 @@ from tui.panels.host import host
 from tui.panels.memory import memory, memory_strip
 from tui.panels.picture import Picture
 from tui.panels.speed import speed
-from tui.screens.base import SMALL, LiveScreen
+from tui.screens.base import LiveScreen
 from tui.snap import Snap
-from tui.widgets.finder import Finder
-from tui.widgets.panel import Panel, Titled
+from tui.widgets.panel import Line, Panel, Titled
 from tui.widgets.requests import RequestTable
 
 Renderer = Callable[[Snap, Looks, int, int], Picture]
@@ -28,9 +30,12 @@ RENDERERS: dict[str, Renderer] = {
     "engine": engine, "speed": speed, "memory": memory, "host": host, "batch": batch, "events": events,
 }  # fmt: skip
 STRIPS: dict[str, Renderer] = {"engine": engine_strip, "memory": memory_strip}
+STRIP_ROWS = 3
 # Where the panels' facts are shown in full.
 OPENS = {"requests": "queue", "engine": "profiles", "speed": "bench", "memory": "memory", "host": "memory",
-         "batch": "batch", "events": "logs"}  # fmt: skip
+         "batch": "batch", "events": "logs", "todo": "logs"}  # fmt: skip
+BLIP_S = 3.0  # a link that is lost for less does not change the picture
+DOCKER_EVERY_S = 2.0
 TODO = (
     ("r", "try again now"),
     ("7", "the log: the lines that were read, and on the host the container's own"),
@@ -40,14 +45,12 @@ TODO = (
 
 
 class DashScreen(LiveScreen):
-    """Seven panels at 100 columns and more; at 80 the engine with its speed, memory with the host, requests, batch."""
+    """Seven panels at 100 columns and more; at 80 the engine with its speed, memory with the host, requests, events."""
 
     tab: ClassVar[str] = "dash"
+    FILTERS: ClassVar[bool] = True
     AUTO_FOCUS = "#requests"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bind("list.filter", "filter", "Filter"),
-        bind("list.open", "open", "Open"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bind("list.open", "open", "Open", tooltip="the screen with more of it")]
     CSS = """
     DashScreen .titled { padding: 0 1; }
     DashScreen #top { height: 8; }
@@ -64,7 +67,14 @@ class DashScreen(LiveScreen):
     DashScreen.-unlinked #requests { display: none; }
     DashScreen.-unlinked #todo { display: block; }
     DashScreen.-unlinked.-narrow #batch, DashScreen.-unlinked.-narrow #events { display: none; }
+    DashScreen #body .-zoom-path { display: block; }
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.containers: Containers | None = None
+        self._docker = Look()
+        self._docker_at = 0.0
 
     def body(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -77,33 +87,60 @@ class DashScreen(LiveScreen):
         yield RequestTable(id="requests")
         yield Panel("What you can do", id="todo")
         yield Panel("Events", id="events")
-        yield Finder("filter: words, or state:waiting lane:batch id:10a4", id="filter")
 
     def panels(self) -> list[Titled]:
-        """The requests come first: they are what a person looks for."""
-        return sorted(super().panels(), key=lambda panel: panel.id != "requests")
+        """The requests come first, they are what a person looks for; without a link, what can be done instead."""
+        first, other = ("todo", "requests") if self.has_class("-unlinked") else ("requests", "todo")
+        found = [panel for panel in super().panels() if panel.id != other]
+        return sorted(found, key=lambda panel: panel.id != first)
 
     def show(self, snap: Snap) -> None:
-        looks, is_small = self.program.looks, self._is_small()
-        table = self.query_one(RequestTable)
-        has_requests = snap.link.is_up or bool(snap.rows("running") or snap.rows("waiting"))
-        self.set_class(not has_requests, "-unlinked")
-        self.set_class(not snap.has("batch"), "-no-batch")
+        is_lost = not snap.link.is_up and (not snap.is_known or snap.age_s > BLIP_S)
+        if is_lost != self.has_class("-unlinked"):
+            self.set_class(is_lost, "-unlinked")
+            self._move_focus("#todo" if is_lost else "#requests", "#requests" if is_lost else "#todo")
         self.set_class(snap.has("batch"), "-has-batch")
-        table.show(snap)
+        self.set_class(not snap.has("batch"), "-no-batch")
+        self.query_one(RequestTable).show(snap)
         for name, renderer in RENDERERS.items():
-            panel = self.query_one(f"#{name}", Panel)
-            if not panel.display or not panel.size.width:
-                continue
-            width, height = panel.size
-            draw = STRIPS.get(name, renderer) if is_small and height < 6 else renderer
-            picture = draw(snap, looks, width, height)
-            panel.show(picture.lines, None, picture.right)
-        if not has_requests:
-            self.query_one("#todo", Panel).show([looks.line((f"{key:3}", "strong"), words) for key, words in TODO])
+            self._draw(name, renderer, snap)
+        if is_lost:
+            self._show_todo(snap)
 
-    def _is_small(self) -> bool:
-        return self.has_class("-narrow") or self.size.width < SMALL[0]
+    def _move_focus(self, to: str, away: str) -> None:
+        if self.query_one(away).has_focus:
+            self.query_one(to).focus()
+            if self._zoomed is not None:
+                self.call_after_refresh(self._arrange)
+
+    def _draw(self, name: str, renderer: Renderer, snap: Snap) -> None:
+        panel = self.query_one(f"#{name}", Panel)
+        width, height = panel.size
+        if not panel.display or not width:
+            return
+        title = name.capitalize()
+        if name == "memory" and not snap.link.is_up and (alive := local.alive(snap)):
+            snap, title = alive, "Memory (live, of this machine)"
+            panel.mark_stale("")
+        draw = STRIPS.get(name, renderer) if height <= STRIP_ROWS else renderer
+        picture = draw(snap, self.program.looks, width, height)
+        panel.show(picture.lines, title, picture.right)
+
+    def _show_todo(self, snap: Snap) -> None:
+        """What works without a link, and what docker knows of the engine where it can be asked."""
+        looks, docker = self.program.looks, self._docker
+        lines: list[Line] = []
+        if docker.engine is not None:
+            lines.append(looks.line(("docker says: ", "strong"), docker.engine.words))
+        lines += [looks.line((f"{key:3}", "strong"), words) for key, words in TODO]
+        self.query_one("#todo", Panel).show(lines)
+        if time.monotonic() - self._docker_at > DOCKER_EVERY_S:
+            self._docker_at = time.monotonic()
+            self.run_worker(self._ask_docker(snap.link.url), group="docker", exclusive=True, exit_on_error=False)
+
+    async def _ask_docker(self, url: str) -> None:
+        self.containers = self.containers or Containers(url)
+        self._docker = await asyncio.to_thread(self.containers.look, False)
 
     def action_next_panel(self, step: int) -> None:
         """In the order of importance, not of place."""
@@ -114,14 +151,11 @@ class DashScreen(LiveScreen):
         at = next((i for i, panel in enumerate(stops) if panel.has_focus), -1 if step > 0 else 0)
         stops[(at + step) % len(stops)].focus()
 
-    def action_filter(self) -> None:
-        self.query_one(Finder).open(self.query_one(RequestTable).filter)
+    def filter(self, text: str) -> None:
+        """Narrow the requests: words, or state:waiting lane:batch model:qwen id:10a4."""
+        self.query_one(RequestTable).narrow(text)
 
     def action_open(self) -> None:
         panel = next((p for p in self.panels() if p.has_focus), None)
         if panel is not None and panel.id in OPENS:
             self.program.switch_mode(OPENS[panel.id])
-
-    @on(Finder.Typed)
-    def _typed(self, event: Finder.Typed) -> None:
-        self.query_one(RequestTable).narrow(event.text)

@@ -46,10 +46,6 @@ class RequestTable(Titled, can_focus=True):
         return next((row for row in self._rows if row.id == self._here), None)
 
     @property
-    def filter(self) -> str:
-        return self._filter
-
-    @property
     def lines(self) -> list[str]:
         """What it shows, without styles."""
         return [line.plain for line in self._lines]
