@@ -4,11 +4,11 @@ here: running them (supervisor.py), choosing between profiles (swapper.py).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from appliance import logs
 from appliance.life import WorkerSpec
+from appliance.model_facts import identity
 from appliance.numa import node_cpus, prefix
 from appliance.profiles import Profile
 from appliance.settings import Resolved, Settings
@@ -79,7 +79,7 @@ def prepare(
     """Read the header, plan the memory, open the vocabulary; raises BadModelFile and DoesNotFit before any weight is
     touched. `leaving` is the process whose memory will be free by then."""
     path = settings.model_path()
-    before = _identity(path)
+    before = identity(path)
     gguf = read_gguf(path)
     name = architecture(gguf)
     shape = DecoderShape.read(gguf)
@@ -120,8 +120,3 @@ def prepare(
 
 
 Prepare = Callable[[Settings, Machine, Profile | None, int | None], Prepared]
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    stat = path.stat()
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns

@@ -34,6 +34,9 @@ PROCESS_ENV = {
     "COLIBRI_DEBUG": ("appliance.cli.main", "1 prints the traceback of an error that nobody foresaw"),
 }
 
+TERMINAL_PREFIX = PREFIX + "TUI_"
+"""Settings of the terminal program, which reads and checks them itself."""
+
 CacheType = Literal["f16", "q8_0"]
 
 
@@ -308,7 +311,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
     known = {PREFIX + key.upper(): key for key in Settings.model_fields} | {PREFIX + "PROFILE": ""}
     found = {}
     for name, value in sorted(env.items()):
-        if not name.startswith(PREFIX) or name in PROCESS_ENV:
+        if not name.startswith(PREFIX) or name in PROCESS_ENV or name.startswith(TERMINAL_PREFIX):
             continue
         if name not in known:
             raise UsageError(f"{name} is set, but nothing reads it{hint(name, [*known, *PROCESS_ENV])}")

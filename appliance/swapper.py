@@ -115,9 +115,9 @@ class Swapper:
         for swap in self.swaps():
             if swap.id == swap_id:
                 return swap.json()
-        for document in reversed(self._journal.past):
+        for document in reversed(self.past()):
             if document.get("id") == swap_id:
-                return document
+                return dict(document)
         known = ", ".join(swap.id for swap in self.swaps()[:8]) or "none yet"
         raise NoSuchSwap(f"there is no swap '{swap_id[:40]}'; known: {known}")
 

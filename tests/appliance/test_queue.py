@@ -255,3 +255,58 @@ def test_a_worker_that_dies_lets_the_line_stand() -> None:
     assert effects.take() == []
     queue.open(1, 5.0)
     assert effects.take() == [("start", "b")]
+
+
+def test_a_hold_starts_nothing_new_but_the_further_choices_of_an_answer_that_has_begun() -> None:
+    queue, effects = make(slots=1, waiting=2)
+    queue.submit(job("a"), 1.0)
+    queue.hold(2.0)
+    queue.submit(job("b"), 2.0)
+    queue.submit(job("a-2", continues=True), 2.0)
+    effects.take()
+    queue.finish("a", 3.0)
+    assert effects.take() == [("start", "a-2")]
+    queue.finish("a-2", 4.0)
+    assert effects.take() == []
+    queue.submit(job("c"), 5.0)
+    queue.submit(job("d"), 5.0)
+    assert isinstance(effects.errors["d"], QueueFull) and queue.n_refused == 1
+    effects.take()
+    queue.release(6.0)
+    assert effects.take() == [("start", "b"), ("moved", "c", 1)]
+
+
+def test_a_worker_that_comes_and_goes_during_a_hold_starts_nobody() -> None:
+    queue, effects = make(slots=1)
+    queue.hold(1.0, reopens_s=9.0)
+    queue.submit(job("a"), 1.0)
+    assert queue.eta_s("a", 1.0) == 9.0
+    effects.take()
+    queue.pause(2.0)
+    queue.open(2, 3.0)
+    assert ("start", "a") not in effects.take() and queue.eta_s("a", 4.0) == 6.0
+    queue.release(5.0)
+    assert effects.take() == [("start", "a")]
+
+
+def test_when_nobody_serves_for_now_new_ones_are_refused_and_the_queue_is_kept() -> None:
+    queue, effects = make(slots=0)
+    queue.hold(0.0)
+    queue.submit(job("a"), 0.0)
+    queue.shut(EngineDown("no profile could be started"), 1.0)
+    queue.submit(job("b"), 2.0)
+    assert isinstance(effects.errors["b"], EngineDown) and [j.id for j in queue.waiting()] == ["a"]
+    effects.take()
+    queue.hold(3.0)
+    queue.pause(3.0)
+    queue.open(1, 4.0)
+    queue.release(5.0)
+    assert effects.take() == [("start", "a")]
+
+
+def test_a_waiting_job_can_turn_out_larger_and_a_started_one_cannot() -> None:
+    queue, _ = make()
+    queue.submit(job("a"), 0.0)
+    queue.submit(job("b"), 0.0)
+    assert queue.resize("b", 5000, 7) and queue.waiting()[0].n_prompt == 5000
+    assert not queue.resize("a", 1, 1) and not queue.resize("nobody", 1, 1)
