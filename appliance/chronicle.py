@@ -51,7 +51,7 @@ class Chronicle:
     def answered(self, done: Done, ttft_s: float | None) -> None:
         """An answer is complete."""
         speed = done.timings.get("predicted_per_second")
-        words = [f"answer of {done.n_generated} tokens to {done.n_prompt}"]
+        words = [f"answered a prompt of {done.n_prompt} tokens with {done.n_generated}"]
         words += [f"{speed:.1f} tok/s"] if speed else []
         words += [f"first after {ttft_s:.2f} s"] if ttft_s is not None else []
         self._events.tell(

@@ -45,7 +45,16 @@ async def state(request: web.Request) -> web.Response:
     reading = await asyncio.to_thread(services.gauges.read, services.supervisor.pid)
     shown = document(services, reading)
     services.chronicle.warned(shown["warnings"])
-    return web.Response(body=fitted(shown), content_type="application/json")
+    return web.Response(body=fitted(rounded(shown)), content_type="application/json")
+
+
+def rounded(value: Any) -> Any:
+    """Plain values without digits that nobody reads."""
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    return [rounded(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def fitted(document: dict[str, Any]) -> bytes:
@@ -75,9 +84,9 @@ def document(services: Services, reading: Reading) -> dict[str, Any]:
     return {
         "api": API,
         "seq": next(_sequence),
-        "time": round(time.time(), 3),
+        "time": time.time(),
         "version": services.version,
-        "uptime_s": round(time.time() - services.started, 1),
+        "uptime_s": time.time() - services.started,
         "host": socket.gethostname(),
         "state": word["state"],
         "reason": _sentence(word["reason"]),
@@ -133,7 +142,7 @@ def _profile(services: Services) -> dict[str, Any] | None:
         return None
     return {
         "name": now.name, "rev": now.rev, "summary": _sentence(now.profile.summary),
-        "since": round(services.swapper.since, 3), "is_fallback": now.name == now.settings.fallback,
+        "since": services.swapper.since, "is_fallback": now.name == now.settings.fallback,
     }  # fmt: skip
 
 
@@ -142,7 +151,7 @@ def _last_swap(services: Services) -> dict[str, Any] | None:
     if not past:
         return None
     last, began, ended = past[-1], past[-1].get("started"), past[-1].get("ended")
-    took = round(ended - began, 1) if isinstance(began, int | float) and isinstance(ended, int | float) else None
+    took = ended - began if isinstance(began, int | float) and isinstance(ended, int | float) else None
     shown = {key: last.get(key) for key in ("id", "from", "to", "state", "ended")}
     return {**shown, "took_s": took, "text": _sentence(last.get("text"))}
 
@@ -151,7 +160,7 @@ def _pace(services: Services, running: list[dict[str, Any]]) -> dict[str, Any]:
     """The speed of the answers under way together, and the tokens of each of the last seconds."""
     known = [row["tok_s"] for row in running if row.get("tok_s") is not None]
     history = services.metrics.pace.history(services.metrics.clock())
-    return {"now_per_second": round(sum(known), 2) if known else None if running else 0.0, "history": history}
+    return {"now_per_second": sum(known) if known else None if running else 0.0, "history": history}
 
 
 def _worker(info: dict[str, Any]) -> dict[str, Any]:

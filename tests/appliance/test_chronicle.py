@@ -40,7 +40,7 @@ def test_an_answer_is_told_in_numbers_only() -> None:
     watch.see(Piece("a private word", [1, 2]))
     watch.see(DONE)
     (event,) = events.last(9)
-    assert event.text.startswith("answer of 64 tokens to 220, 11.6 tok/s, first after 0.0")
+    assert event.text.startswith("answered a prompt of 220 tokens with 64, 11.6 tok/s, first after 0.0")
     assert (event.kind, event.facts["finish"]) == ("request", "stop")
     assert "private" not in str(event.json())
 
