@@ -1,5 +1,6 @@
 """Profiles over HTTP: reading, saving with ETags, drafts, deleting, judging; two people at once."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,14 @@ async def test_the_edit_of_a_packaged_profile_goes_back_to_what_was_shipped(box:
     again = (await ask(box, "GET", "/admin/profiles/long-doc"))[1]
     assert (again["rev"], again["text"]) == (0, shipped["text"])
     assert [h["rev"] for h in again["history"]] == [1, 0]
+
+
+async def test_of_ten_who_save_at_the_same_moment_one_wins(box: Service) -> None:
+    tag = await made(box, "crowd")
+    texts = [TEXT.replace("mine", "crowd") + f"threads: {i + 1}\n" for i in range(10)]
+    found = await asyncio.gather(*(put(box, "crowd", text, If_Match=tag) for text in texts))
+    assert sorted(status for status, _, _ in found) == [200] + [412] * 9
+    (won,) = (body for status, body, _ in found if status == 200)
+    assert (won["rev"], won["text"] in texts) == (2, True)
+    assert {body["error"]["etag"] for status, body, _ in found if status == 412} == {won["etag"]}
+    assert (await ask(box, "GET", "/admin/profiles/crowd"))[1]["text"] == won["text"]
