@@ -169,7 +169,8 @@ def _worker(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def _process(pid: int | str | None) -> dict[str, Any]:
-    return {**dict.fromkeys(MEMORY), **(process_memory(pid) if pid is not None else {})}
+    facts = process_memory(pid) if pid is not None else {}
+    return {name: facts.get(name) for name in MEMORY}
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

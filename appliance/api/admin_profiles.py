@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from appliance.api import preconditions
-from appliance.api.admin_swaps import BODY_CAP, answer, check_size, user
+from appliance.api.admin_swaps import BODY_CAP, answer, check_size, remark, user
 from appliance.api.body import read_object
 from appliance.api.errors import ProfileInUse
 from appliance.api.fields import parse_strictly
@@ -63,14 +63,14 @@ async def save(request: web.Request) -> web.Response:
     body, _ = await read_object(request, BODY_CAP)
     ask = parse_strictly(SaveProfileRequest, body)
     check_size(ask.text)
-    store, by, is_draft = services.store, user(request), bool(ask.draft)
+    store, by, note, is_draft = services.store, user(request), remark(ask.note), bool(ask.draft)
     current = await asyncio.to_thread(_current, store, name, is_draft)
     if_match = preconditions.check(request, f"the profile '{name}'", current)
     saved = await asyncio.to_thread(
-        store.save, name, ask.text, if_match=if_match, by=by, note=ask.note or "", draft=is_draft
+        store.save, name, ask.text, if_match=if_match, by=by, note=note, draft=is_draft
     )
     if not is_draft and saved.etag != current:
-        text = f"profile {name} was saved as revision {saved.rev} by {by}{': ' + ask.note if ask.note else ''}"
+        text = f"profile {name} was saved as revision {saved.rev} by {by}{': ' + note if note else ''}"
         services.events.tell("profile", text, profile=name, rev=saved.rev, by=by)
     return await _document(services, name, None)
 

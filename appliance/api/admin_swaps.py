@@ -13,12 +13,14 @@ from appliance.api.fields import parse_strictly
 from appliance.api.schema import ActiveProfileRequest, PlanRequest, SwapRequest
 from appliance.api.services import KEY_NAME, SERVICES
 from appliance.api.sse import dumps
+from appliance.events import one_line
 from appliance.profiles.strict import MOST_BYTES
 from appliance.swap import Swap
 
 BODY_CAP = 8 * MOST_BYTES
 """A text of MOST_BYTES as a JSON string, every character escaped, and the other fields."""
 NAME_CHARS = 64
+NOTE_CHARS = 200
 KEY_CHARS = 256
 SHOWN = 20
 LONG = ("log", "engine_lines")
@@ -55,7 +57,7 @@ async def _begin(request: web.Request, to: str, rev: int | None, note: str | Non
         raise UnsupportedParameter(
             f"the Idempotency-Key has more than {KEY_CHARS} characters or none", param="Idempotency-Key"
         )
-    begun = await services.swapper.begin(to, rev=rev, note=note or "", by=user(request), idempotency_key=key)
+    begun = await services.swapper.begin(to, rev=rev, note=remark(note), by=user(request), idempotency_key=key)
     return _told(begun)
 
 
@@ -88,8 +90,12 @@ async def running(request: web.Request) -> web.Response:
 
 def user(request: web.Request) -> str:
     """Who did it, for the log: the name that the client gives, else that of its key."""
-    given = "".join(c for c in request.headers.get("X-Colibri-User", "") if c.isprintable())
-    return given.strip()[:NAME_CHARS] or request[KEY_NAME]
+    return one_line(request.headers.get("X-Colibri-User", ""), NAME_CHARS).strip() or request[KEY_NAME]
+
+
+def remark(note: str | None) -> str:
+    """Why it was done, on one line."""
+    return one_line(note or "", NOTE_CHARS)
 
 
 def check_size(text: str) -> None:

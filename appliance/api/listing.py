@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from appliance.events import one_line
 from appliance.prepare import Prepared
 from appliance.profiles import Checked, NoSuchProfile, ProfileStore, StoredText
 from appliance.swap import Swap
@@ -17,6 +18,7 @@ from engine.errors import ColibriError
 
 PLAN_S = 5.0
 """Free memory moves; older than that a plan says little."""
+SUMMARY_CHARS = 200
 KEPT = 256
 SERVED = ("ready", "applied")
 PLANNED = (
@@ -50,7 +52,8 @@ class _Judged:
     @classmethod
     def of(cls, checked: Checked) -> "_Judged":
         n_errors = sum(problem.severity == "error" for problem in checked.problems)
-        return cls(n_errors, len(checked.problems) - n_errors, checked.summary, checked.values)
+        summary = one_line(checked.summary, SUMMARY_CHARS)
+        return cls(n_errors, len(checked.problems) - n_errors, summary, checked.values)
 
 
 class Listing:

@@ -94,7 +94,7 @@ def _note(request: web.Request, status: int, seconds: float) -> None:
     resource = request.match_info.route.resource
     route = resource.canonical if resource is not None else "(no route)"
     request.app[SERVICES].metrics.answered(route, status)
-    is_routine = status in (200, 503) and route in ROUTINE
+    is_routine = status in (200, 499, 503) and route in ROUTINE
     who = request.get(KEY_NAME, NOBODY)
     about = {"status": status, "ms": round(seconds * 1000), "client": request.remote, "who": who}
     log.log(logging.DEBUG if is_routine else logging.INFO, "%s %s", request.method, route, **fields(**about))

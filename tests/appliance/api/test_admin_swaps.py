@@ -239,6 +239,8 @@ async def test_a_key_or_a_name_that_is_too_long_harms_nobody(box: Service) -> No
     assert (status, answer["error"]["param"]) == (400, "Idempotency-Key")
     status, swap, _ = await ask(box, "POST", "/admin/swap", {"to": "greedy"}, X_Colibri_User="é" * 200)
     assert (status, len(swap["by"])) == (200, 64)
+    _, swap, _ = await ask(box, "POST", "/admin/swap", {"to": "quick", "note": "a\n\x1b[31mb"})
+    assert swap["note"] == "a  [31mb"
 
 
 async def test_a_crashed_engine_is_engine_down_to_probes(tmp_path: Path) -> None:
