@@ -1,7 +1,7 @@
 """A plan of the server in lines: numbers, stages, effects, reasons. Not here: making one (the server), the dialog."""
 
-from tui.panels.split import Split, bar
 from tui.panels.pieces import Line, Piece, marked, wrapped
+from tui.panels.split import Split, bar
 from tui.snap import Facts
 from tui.units import Scale, count, scale, seconds, size
 from tui.words import fit
@@ -68,7 +68,8 @@ def stages(plan: Facts, width: int) -> list[Line]:
     """The table of stages with estimate, limit and note, and the gap in service below it."""
     lines: list[Line] = [[(f"{'Stages':<26}{'estimate':>12}{'limit':>11}", "title")]]
     for number, row in enumerate(plan.rows("stages"), 1):
-        estimate, limit = seconds(row.num("estimate_s")), seconds(row.num("limit_s"))
+        most = row.num("limit_s")
+        estimate, limit = seconds(row.num("estimate_s")), "none" if most is None else f"{most:.0f} s"
         told = f"  {number} {row.text('name', '?'):<22}{estimate:>12}{limit:>11}   {row.text('note')}"
         lines.append(fit(told, width).rstrip())
     return [*lines, gap(plan, " " * 4)]
@@ -86,7 +87,8 @@ def stages_short(plan: Facts, width: int) -> list[Line]:
     rows = plan.rows("stages")
     told = "  ".join(f"{row.text('name', '?')} {seconds(row.num('estimate_s')).replace(' ', '')}" for row in rows)
     limits = "+".join(f"{row.num('limit_s') or 0:.0f}" for row in rows)
-    return [fit(told, width).rstrip(), fit(f"{gap(plan)}   limit {limits} s", width).rstrip()]
+    stop = gap(plan).replace(" (stop to check)", "")
+    return [fit(told, width).rstrip(), fit(f"{stop}, limits {limits} s", width).rstrip()]
 
 
 def rollback(plan: Facts, width: int) -> list[Line]:

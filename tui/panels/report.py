@@ -2,13 +2,12 @@
 
 from tui.panels.pieces import Line, marked, text_of, wrapped
 from tui.panels.stages import cells, strip
-from tui.panels.swap import age, title
+from tui.panels.swap import age, old_name, title
 from tui.snap import Facts
 from tui.units import clock, count, seconds
 from tui.words import fit
 
-FAILED = ("rolled_back", "fallback", "crashed", "refused")
-ENDED = (*FAILED, "ready", "applied", "unchanged", "aborted")
+FAILED = ("rolled_back", "fallback", "crashed", "refused", "cut")
 HEADS = {
     "ready": "ready",
     "applied": "applied without a stop",
@@ -18,6 +17,7 @@ HEADS = {
     "rolled_back": "FAILED, rolled back",
     "fallback": "FAILED, fallback serves",
     "crashed": "FAILED, no engine",
+    "cut": "cut short",
 }
 
 
@@ -26,7 +26,7 @@ def is_failed(swap: Facts) -> bool:
 
 
 def is_running(swap: Facts) -> bool:
-    return bool(swap) and swap.text("state") not in ENDED
+    return swap.text("state") == "running"
 
 
 def head(swap: Facts) -> str:
@@ -65,7 +65,7 @@ def why(swap: Facts, width: int) -> list[Line]:
 def happened(swap: Facts) -> str:
     """One sentence on who serves now, and how long nobody did."""
     state, new = swap.text("state"), swap.text("to", "?")
-    old = f"{swap.text('from', 'nothing')} rev {swap.text('from_rev', '?')}"
+    old = old_name(swap)
     gap = f" No service for {seconds(swap.num('gap_s'))}." if swap.num("gap_s") else ""
     rescues = swap.rows("rescue")
     failed = "".join(_failed(row) for row in rescues if row.text("state") == "failed")
@@ -81,6 +81,8 @@ def happened(swap: Facts) -> str:
         return f"aborted before anything was stopped, {old} goes on serving."
     if state in ("aborted", "rolled_back"):
         return f"{old} was started again and is READY.{gap}"
+    if state == "cut":
+        return f"the server itself ended in the middle; it started again on its own.{gap}"
     if state == "fallback":
         serves = next((row.text("profile") for row in rescues if row.text("state") == "ok"), "fallback")
         return f"the profile '{serves}' serves now and the service is DEGRADED.{failed}{gap}"

@@ -31,6 +31,7 @@ ENDS = {
     "rolled_back": ("READY", "ok", "good"),
     "fallback": ("DEGRADED", "!", "warning"),
     "crashed": ("CRASHED", "x", "bad"),
+    "cut": ("CUT", "!", "warning"),
 }
 
 
@@ -74,7 +75,12 @@ def _time(stage: Facts, now: float | None) -> str:
     took, started = stage.num("took_s"), stage.num("started")
     if took is None and now is not None and started is not None:
         took = max(0.0, now - started)
-    return "" if took is None else seconds(took)
+    return "" if took is None else brief(took)
+
+
+def brief(took: float) -> str:
+    """A stage's time in at most six cells up to a quarter of an hour: `18.2 s`, `180 s`."""
+    return f"{took:.1f} s" if took < 99.95 else f"{took:.0f} s" if took < 1000 else seconds(took)
 
 
 def strip(columns: Sequence[Cell], width: int) -> list[Line]:

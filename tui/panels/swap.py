@@ -4,13 +4,14 @@ from dataclasses import dataclass, field
 
 from tui.looks import Looks
 from tui.panels.pieces import Line, wrapped
-from tui.panels.stages import STAGES, cells, strip
+from tui.panels.stages import STAGES, brief, cells, strip
 from tui.snap import Facts
 from tui.units import clock, count, elapsed, percent, rate, scale, seconds, size
 from tui.words import fit
 
 WIDE = 92
 TALL = 20
+COMMAND_LINE = "the command line's settings"
 DOING = {
     "plan": "plan: does it fit?",
     "drain": "drain: running requests end, new ones are held",
@@ -31,7 +32,13 @@ class Around:
 
 
 def title(swap: Facts) -> str:
-    return f"Swap {swap.text('id', '?')}  {swap.text('from', 'nothing')} -> {swap.text('to', '?')}"
+    return f"Swap {swap.text('id', '?')}  {swap.text('from', COMMAND_LINE)} -> {swap.text('to', '?')}"
+
+
+def old_name(swap: Facts) -> str:
+    """What served before, with its revision; a service may have been started without a profile."""
+    name = swap.text("from")
+    return f"{name} rev {swap.text('from_rev', '?')}" if name else COMMAND_LINE
 
 
 def age(swap: Facts, now: float | None) -> float | None:
@@ -82,7 +89,7 @@ def _progress(swap: Facts, around: Around, width: int, looks: Looks) -> list[Lin
     if limit and started is not None and around.now is not None:
         spent = max(0.0, around.now - started)
         late = "warning" if spent > 0.8 * limit else "dim"
-        lines.append([(f"limit {seconds(limit)}  {looks.bar(spent, limit, 12)}", late)])
+        lines.append([(f"limit {brief(limit)}  {looks.bar(spent, limit, 12)}", late)])
     return lines
 
 
@@ -125,9 +132,7 @@ def _memory(around: Around, is_wide: bool) -> list[Line]:
 
 
 def _tail(swap: Facts, width: int, height: int) -> list[Line]:
-    old = swap.text("from")
-    back = f"{old} rev {swap.text('from_rev', '?')}" if old else "none, nothing served before"
-    lines: list[Line] = [f"Rollback target: {back}"]
+    lines: list[Line] = [f"Rollback target: {old_name(swap)}"]
     if height < 14:
         return lines
     if height > TALL:
@@ -140,8 +145,7 @@ def abort_cost(swap: Facts) -> str:
     """What an abort would do at this moment, in words."""
     if is_free_to_abort(swap):
         return "An abort now costs nothing: the old engine still runs and goes on."
-    old = swap.text("from", "the fallback")
-    return f"An abort now stops the new engine and starts {old} again; requests stay held meanwhile."
+    return f"An abort now stops the new engine and starts {old_name(swap)} again; requests stay held meanwhile."
 
 
 def is_free_to_abort(swap: Facts) -> bool:
