@@ -22,6 +22,7 @@ COMMANDS = {
     "inspect": ("inspect", "what a GGUF file holds"),
     "plan": ("plan", "where the memory will go, and whether it fits"),
     "config": ("config", "every setting in force, and where it came from"),
+    "profile": ("profile", "named sets of settings: list, check, compare, change, put in force"),
     "status": ("status", "what the running service does, as plain text"),
     "tui": ("tui", "the terminal program: watch the service, edit and change profiles"),
     "host": ("host", "show or tune the kernel's huge pages and CPU governor, with undo"),
@@ -37,6 +38,7 @@ Try:
   colibri bench -m model.gguf -p 512 -n 128 -t 2,4       speed for 2 and 4 threads
   colibri plan -m model.gguf -c 32768                    does a context of 32768 fit?
   colibri config explain --profile long-doc              every knob, its value and its reason
+  colibri profile apply long-doc                         change what a running service serves
 """
 
 EXIT_CODES = """\

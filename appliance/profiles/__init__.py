@@ -17,8 +17,8 @@ from appliance.profiles.strict import MOST_BYTES
 from engine.errors import UsageError
 
 __all__ = [
-    "NAME", "PACKAGED", "BadProfile", "Change", "Checked", "Conflict", "NoSuchProfile", "NotSaved", "Problem",
-    "Profile", "ProfileStore", "Protected", "StoredText", "changes", "check", "etag_of", "examine", "fields",
+    "MOST_BYTES", "NAME", "PACKAGED", "BadProfile", "Change", "Checked", "Conflict", "NoSuchProfile", "NotSaved",
+    "Problem", "Profile", "ProfileStore", "Protected", "StoredText", "changes", "check", "etag_of", "examine", "fields",
     "load_profile", "path_of", "profile_folders", "profile_names", "read_profile",
 ]  # fmt: skip
 

@@ -66,14 +66,14 @@ def etag_of(content: bytes | str) -> str:
 class ProfileStore:
     def __init__(self, data_dir: Path, packaged: Path = PACKAGED) -> None:
         self.folder = data_dir / "profiles"
-        self._packaged = packaged
+        self.packaged = packaged
         self._history, self._drafts = self.folder / ".history", self.folder / ".drafts"
 
     # Reading
 
     def names(self, *, drafts: bool = False) -> list[str]:
         """Every name that has a file, right or wrong; with `drafts` those too that are a draft and nothing else."""
-        folders = [self.folder, self._packaged, *([self._drafts] if drafts else [])]
+        folders = [self.folder, self.packaged, *([self._drafts] if drafts else [])]
         with _told(self.folder, "read"):
             found = {p.stem for f in folders if f.is_dir() for p in f.glob("*.yaml") if p.is_file()}
         return sorted(name for name in found if re.fullmatch(NAME, name))
@@ -222,7 +222,7 @@ class ProfileStore:
         return StoredText(name, last + 1, etag_of(raw), "edited", _shown(raw), saved, "", BY_HAND), raw
 
     def _shipped(self, name: str) -> tuple[StoredText, bytes] | None:
-        path = self._packaged / f"{name}.yaml"
+        path = self.packaged / f"{name}.yaml"
         if (raw := read_bounded(path, MOST_BYTES)) is None:
             return None
         return StoredText(name, 0, etag_of(raw), "packaged", _shown(raw), path.stat().st_mtime, "", "as shipped"), raw
