@@ -18,12 +18,12 @@ from engine.budget import in_words
 from engine.planner import Plan
 
 STAGES = ("drain", "stop", "start", "warm", "check")
-STOP_S = 0.6
+STOP_S = 0.2
 START_S = 1.5
 FIRST_START_S = 60.0
-# Bytes per second where nothing was measured: a middling SSD, a rotating disk, copying weights into panels with one
-# core, reading memory with all of them.
-SSD_RATE, ROTATING_RATE, COPY_RATE, MEMORY_RATE = 500e6, 120e6, 1.5e9, 8e9
+# Bytes per second where nothing was measured: a middling SSD, a rotating disk, copying weights into panels (1.1 to 1.4
+# measured on two busy cores), reading memory with all cores.
+SSD_RATE, ROTATING_RATE, COPY_RATE, MEMORY_RATE = 500e6, 120e6, 1.2e9, 8e9
 PROBE_S = 0.2
 # Below this much read from disk the disk's rate is lost among other things.
 TELLING_BYTES = 128 << 20
@@ -112,15 +112,14 @@ def _drain(leaving: Settings, requests: Mapping[str, Any]) -> Estimate:
 
 def _warm(candidate: Candidate, past: Sequence[Mapping[str, Any]]) -> Estimate:
     limit = candidate.settings.warm_timeout
-    missing, weights = candidate.missing_bytes, candidate.plan.weights_bytes
+    missing = candidate.missing_bytes
     for swap in reversed(past):
         took_s = _took(swap, "warm")
-        is_same = swap.get("weights_bytes") == weights and took_s is not None
-        differs = abs(_missing(swap, candidate.file_bytes) - missing)
-        if is_same and differs < max(TELLING_BYTES, 0.1 * candidate.file_bytes):
+        is_same = swap.get("weights_bytes") == candidate.file_bytes and took_s is not None
+        if is_same and abs(_missing(swap) - missing) < max(TELLING_BYTES, 0.1 * candidate.file_bytes):
             return Estimate("warm", took_s or 0.0, limit, f"as in swap {swap.get('id', '?')}, as much of it cached")
-    rate, source = _disk_rate(candidate.path, past, candidate.file_bytes)
-    copy_s = weights / COPY_RATE if candidate.plan.load_mode == "resident" else 0.0
+    rate, source = _disk_rate(candidate.path, past)
+    copy_s = candidate.plan.weights_bytes / COPY_RATE if candidate.plan.load_mode == "resident" else 0.0
     seconds = missing / rate + copy_s + 2 * _pass_s(candidate.plan) + PROBE_S
     if candidate.cached is None:
         known = "the kernel does not tell what is cached"
@@ -134,9 +133,9 @@ def _pass_s(plan: Plan) -> float:
     return (plan.weights_bytes - plan.weights.get("embedding", 0) * 0.5) / MEMORY_RATE
 
 
-def _disk_rate(path: Path, past: Sequence[Mapping[str, Any]], file_bytes: int) -> tuple[float, str]:
+def _disk_rate(path: Path, past: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
     for swap in reversed(past):
-        took_s, missing = _took(swap, "warm"), _missing(swap, file_bytes)
+        took_s, missing = _took(swap, "warm"), _missing(swap)
         if took_s and missing > TELLING_BYTES:
             return missing / took_s, f"measured in swap {swap.get('id', '?')}"
     try:
@@ -148,10 +147,10 @@ def _disk_rate(path: Path, past: Sequence[Mapping[str, Any]], file_bytes: int) -
     return SSD_RATE, "assumed, nothing measured yet"
 
 
-def _missing(swap: Mapping[str, Any], file_bytes: int) -> int:
-    """Bytes that were not cached when that swap began; nothing when it did not note that."""
-    cached = swap.get("cached")
-    return round((1 - cached) * file_bytes) if isinstance(cached, int | float) else 0
+def _missing(swap: Mapping[str, Any]) -> int:
+    """Bytes of its file that were not cached when that swap began; nothing when it did not note that."""
+    cached, size = swap.get("cached"), swap.get("weights_bytes")
+    return round((1 - cached) * size) if isinstance(cached, int | float) and isinstance(size, int | float) else 0
 
 
 def _known(name: str, past: Sequence[Mapping[str, Any]], limit_s: float) -> Estimate | None:

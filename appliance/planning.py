@@ -85,7 +85,7 @@ def plan_document(
 
     `settings` are the profile's, resolved; `freed_bytes` is what the running worker gives back before the next one
     starts. `requests`: running, waiting, held_limit and, where known, eta_s of the longest. `past`: documents of swaps
-    to this profile that succeeded, oldest first, with the `cached` share and `weights_bytes` they began with.
+    to this profile that succeeded, oldest first, with their file's size (`weights_bytes`) and the `cached` share of it.
     `overruled`: keys of the profile that the environment or a flag decides otherwise, and by what.
     """
     new = look(settings, machine, freed_bytes)
