@@ -27,6 +27,7 @@ MOST_BYTES = 8 * 1024
 SHOWN = 50
 EVENTS = 5
 WARNINGS = 8
+ALIASES = 8
 SENTENCE = 300
 NAME_CHARS = 64
 MODEL = ("architecture", "n_ctx", "n_ctx_train", "size", "load_mode", "type_k", "type_v")
@@ -97,7 +98,7 @@ def document(services: Services, reading: Reading) -> dict[str, Any]:
         "profile": _profile(services),
         "swap": None if current is None else short(current.json()),
         "last_swap": _last_swap(services),
-        "model": {"id": services.model.id, "aliases": list(services.model.aliases), **dict.fromkeys(MODEL),
+        "model": {"id": services.model.id, "aliases": list(services.model.aliases[:ALIASES]), **dict.fromkeys(MODEL),
                   **services.model.meta},
         "worker": {"pid": supervisor.pid, "restarts": supervisor.restarts, **_worker(supervisor.info)},
         "slots": {"total": queue["slots"], "busy": len(queue["running"])},
