@@ -21,6 +21,8 @@ class Actions:
         return cast("ColibriApp", self)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "command":
+            return not self.program.is_typing
         if action == "swap":
             return None if self.program.why_not() else True
         if action == "retry":
@@ -36,14 +38,14 @@ class Actions:
 
     def action_help(self) -> None:
         if self.program.current_mode != "help":
-            self.program._before_help = self.program.current_mode
+            self.program.help_from, self.program.before_help = self.program.screen, self.program.current_mode
             self.program.switch_mode("help")
 
     async def action_back(self) -> None:
         if len(self.program.screen_stack) > 1:
             self.program.pop_screen()
         elif self.program.current_mode == "help":
-            self.program.switch_mode(self.program._before_help)
+            self.program.switch_mode(self.program.before_help)
 
     def action_swap(self) -> None:
         self.program.start_swap()
@@ -90,18 +92,24 @@ class Actions:
         if path := self.program._keep("screen", self.program.picture()):
             self.program.notify(f"written to {path}", markup=False)
 
-    def action_command(self) -> None:
-        self.program.run_worker(self._command(), group="command", exclusive=True, exit_on_error=False)
+    def action_command_typing(self) -> None:
+        self.action_command()
 
-    async def _command(self) -> None:
-        line, fault = "", ""
+    def action_command(self) -> None:
         self.program.run_worker(self._learn_profiles(), group="names", exclusive=True, exit_on_error=False)
-        while (typed := await self.program.ask(CommandLine(line, fault))) is not None:
-            try:
-                commands.run(self.program, typed)
-                return
-            except commands.Refused as refused:
-                line, fault = typed, str(refused)
+        self._open_line()
+
+    def _open_line(self, line: str = "", fault: str = "") -> None:
+        """Without a worker between: the keys typed after `:` are on their way already."""
+        self.program.push_screen(CommandLine(line, fault), self._run_line)
+
+    def _run_line(self, typed: str | None) -> None:
+        if typed is None:
+            return
+        try:
+            commands.run(self.program, typed)
+        except commands.Refused as refused:
+            self._open_line(typed, str(refused))
 
     async def _learn_profiles(self) -> None:
         """For completions; the line is open meanwhile."""

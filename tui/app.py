@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +19,7 @@ from textual.filter import LineFilter, NoColor
 from textual.message_pump import MessagePump
 from textual.screen import ModalScreen, Screen
 from textual.signal import Signal
+from textual.widgets import Input, TextArea
 
 from tui import papers
 from tui.actions import Actions
@@ -29,6 +32,7 @@ from tui.link import Poller
 from tui.looks import Looks
 from tui.names import hint
 from tui.pace import Pace
+from tui.plain_filter import PlainSigns
 from tui.problems import Problem, problems
 from tui.screens.base import LiveScreen
 from tui.screens.failed import FailedScreen
@@ -77,7 +81,7 @@ class ColibriApp(Actions, Shielded, App[int]):
     TITLE = "Colibri"
     CSS_PATH = "theme.tcss"
     ENABLE_COMMAND_PALETTE = False
-    MODES: ClassVar[dict[str, Any]] = {name: _screen(name) for name in SCREENS}  # type: ignore[misc]
+    MODES: ClassVar[dict[str, Any]] = {name: _screen(name) for name in SCREENS}
     DEFAULT_MODE = "dash"
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
@@ -94,7 +98,9 @@ class ColibriApp(Actions, Shielded, App[int]):
         bind("app.refresh", "refresh_now", "Refresh now", show=False),
         bind("app.redraw", "redraw", "Redraw", show=False, tooltip="paint everything anew"),
         bind("app.theme", "theme", "Next theme", show=False),
-        bind("app.command", "command", "Command", show=False, tooltip="go or do by name"),
+        # In the program's own queue, so that letters typed right behind `:` find the line open.
+        bind("app.command", "command", "Command", show=False, tooltip="go or do by name", priority=True),
+        bind("app.command_typing", "command_typing", "Command", show=False, tooltip="the same, also while typing"),
         bind("app.back", "back", "Back", show=False, tooltip="clear, close; never quits"),
         bind("app.help", "help", "Help", tooltip="these keys"),
         bind("app.quit", "leave", "Quit"),
@@ -119,9 +125,10 @@ class ColibriApp(Actions, Shielded, App[int]):
         self.faults: list[Fault] = []
         self.live: WeakSet[LiveScreen] = WeakSet()
         self.swap_watch: Any = None
+        self.help_from: Screen[Any] | None = None
+        self.before_help = "dash"
         self._own_problems = list(self.config.problems)
-        self._no_colour = NoColor()
-        self._before_help = "dash"
+        self._no_colour, self._plain_signs = NoColor(), PlainSigns()
         self._last_key = time.monotonic()
         self._is_up = False
         self.set_class(self.looks.ascii, "-ascii")
@@ -135,21 +142,35 @@ class ColibriApp(Actions, Shielded, App[int]):
     # Life
 
     def on_mount(self) -> None:
-        self.run_worker(self.poller.poll(), group="poll", exclusive=True, exit_on_error=False)
-        self.run_worker(self.poller.listen(), group="listen", exclusive=True, exit_on_error=False)
         self.set_interval(1.0, self._idle)
-        # An old docker client gives the window's size late.
-        self.set_timer(0.3, self.refresh)
+        # An old docker client gives the window's size late: ask for it once more.
+        self.set_timer(0.3, lambda: os.kill(os.getpid(), signal.SIGWINCH))
         if self.config["start_screen"] != "dash":
             self.switch_mode(self.config["start_screen"])
-        self.call_after_refresh(setattr, self, "_is_up", True)
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        """After the first paint: what takes time to import."""
+        self._is_up = True
+        try:
+            self.swap_watch = import_module("tui.flows").SwapWatch(self)
+        except Exception as error:
+            self.fault(error, self)
+        self.run_worker(self.poller.poll(), group="poll", exclusive=True, exit_on_error=False)
+        self.run_worker(self.poller.listen(), group="listen", exclusive=True, exit_on_error=False)
 
     async def on_unmount(self) -> None:
         await self.client.close()
 
+    def clear_selection(self) -> None:
+        """Textual calls it while a first screen is still being made, where tasks start eagerly (Python 3.12 on)."""
+        if self.screen_stack:
+            super().clear_selection()
+
     def get_line_filters(self) -> list[LineFilter]:
-        """In mono every colour is taken away at the last moment, whatever a widget asked for."""
-        return [*super().get_line_filters(), *([self._no_colour] if self.looks.mono else [])]
+        """Nothing leaves that the tier forbids, whatever a widget asked for: no colour in mono, no sign above 0x7e."""
+        mono = [self._no_colour] if self.looks.mono else []
+        return [*super().get_line_filters(), *mono, *([self._plain_signs] if self.looks.ascii else [])]
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste | events.MouseDown):
@@ -236,6 +257,11 @@ class ColibriApp(Actions, Shielded, App[int]):
             more = f"  (and {len(self._own_problems) - 1} more: colibri tui config)" if self._own_problems[1:] else ""
             found.append(Problem(f"settings: {self._own_problems[0]}{more}", meaning="warning"))
         return found
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether letters go into a text."""
+        return bool(self.screen_stack) and isinstance(self.screen.focused, Input | TextArea)
 
     def describe(self, binding: Binding) -> str:
         """A key's words in the key line; some of them change."""

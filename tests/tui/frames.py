@@ -23,9 +23,7 @@ async def until(pilot: Pilot, holds: Callable[[], object], timeout_s: float = 10
         if time.monotonic() > end:
             what = what or "the condition"
             raise AssertionError(f"{what} did not come about within {timeout_s} s:\n{frame(pilot.app)}")
-        await pilot.pause()
         await asyncio.sleep(0.01)
-    await pilot.pause()
 
 
 async def see(pilot: Pilot, *words: str, timeout_s: float = 10.0) -> str:

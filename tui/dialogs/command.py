@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -42,12 +43,23 @@ class CommandLine(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with CommandBox(classes="titled", id="command"):
             yield Static("", id="choices", markup=False)
-            yield Input(self._first, id="line", placeholder="a screen or a command; tab completes, esc closes")
+            hint = "a screen or a command; tab completes, esc closes"
+            yield Input(self._first, id="line", placeholder=hint, select_on_focus=False)
 
     def on_mount(self) -> None:
         self.query_one(CommandBox).caption("Command")
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))  # at once: focus() waits behind the keys of a burst
         self._draw()
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys of a burst that came before the line had the focus: they were meant for it."""
+        line = self.query(Input)
+        if event.is_printable and event.character and not (line and line.first().has_focus):
+            event.stop()
+            if line:
+                line.first().value += event.character
+            else:
+                self._first += event.character
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._picked = -1

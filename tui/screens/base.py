@@ -43,7 +43,7 @@ class LiveScreen(Shielded, Screen[None]):
         bind("app.next_panel", "next_panel(1)", "Next panel", show=False),
         bind("app.previous_panel", "next_panel(-1)", "Previous panel", show=False),
         bind("link.retry", "try_again", "Retry this panel"),
-        bind("list.filter", "open_filter", "Filter"),
+        bind("list.filter", "open_filter", "Filter", priority=True),
         bind("app.back", "back", "Back", show=False, tooltip="clear, close; never quits"),
         bind("app.zoom", "zoom", "Zoom"),
     ]
@@ -158,7 +158,7 @@ class LiveScreen(Shielded, Screen[None]):
         if action == "try_again":
             return self._failure is not None
         if action == "open_filter":
-            return self.FILTERS
+            return self.FILTERS and not self.program.is_typing
         return None if action in self.CHANGING and self.program.why_not() else True
 
     # The filter's line, and the way back

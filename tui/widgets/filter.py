@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 
@@ -13,6 +14,8 @@ class FilterLine(Horizontal):
     """Hidden until opened; enter goes back to the list and keeps the text, esc clears it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", "Clear", show=False)]
+
+    _came_from: Widget | None = None
 
     class Changed(Message):
         """The text is another."""
@@ -31,8 +34,9 @@ class FilterLine(Horizontal):
         return self.query_one(Input).value
 
     def open(self) -> None:
+        self._came_from = self.screen.focused
         self.display = True
-        self.query_one(Input).focus()
+        self.screen.set_focus(self.query_one(Input))  # at once: focus() waits behind the keys of a burst
 
     def clear(self) -> None:
         self.action_clear()
@@ -52,4 +56,4 @@ class FilterLine(Horizontal):
     def _leave(self) -> None:
         self.display = bool(self.text)
         if self.query_one(Input).has_focus:
-            self.screen.focus_next()
+            self.screen.set_focus(self._came_from)

@@ -17,6 +17,8 @@ from tui.words import ascii_only
 if TYPE_CHECKING:
     from textual.screen import Screen
 
+FIRST = ("link.retry", "link.start")  # what to do about a banner
+COMMON = ("app.back", "app.swap", "app.pause", "list.filter", "app.zoom", "app.copy", "app.write")  # after its own keys
 LAST = ("app.help", "app.quit")  # stay, however narrow the window is
 
 
@@ -44,7 +46,13 @@ def keys_of(screen: "Screen[object]") -> list[Key]:
             seen.add(binding.action)
             words = describe(binding) if describe else binding.description
             found.append(Key(binding.id or binding.action, app.get_key_display(binding), words, is_on))
-    return found
+    return sorted(found, key=lambda key: _place(key.id))  # the order within a place stays
+
+
+def _place(id: str) -> int:
+    if id in FIRST:
+        return 0
+    return 2 + COMMON.index(id) if id in COMMON else 99 if id in LAST else 1
 
 
 def key_text(keys: Iterable[Key], looks: Looks, width: int) -> Text:

@@ -10,6 +10,7 @@ from textual.content import Content, Span
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui.keymap import bind
 from tui.looks import Looks
 from tui.words import ascii_only, plain
 
@@ -95,12 +96,16 @@ class Panel(Titled, can_focus=True):
     """Lines of text in a frame: cut to its width, moved with the arrows when they do not fit its height."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("up", "move(-1)", "Up", show=False),
+        bind("list.down", "move(1)", "Down", show=False),
+        bind("list.up", "move(-1)", "Up", show=False),
+        bind("list.top", "move(-100000)", "Top", show=False),
+        bind("list.bottom", "move(100000)", "End", show=False),
         Binding("pagedown", "page(1)", "Page down", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("home,g", "move(-100000)", "Top", show=False),
-        Binding("end,G", "move(100000)", "End", show=False),
+        Binding("home", "move(-100000)", "Top", show=False),
+        Binding("end", "move(100000)", "End", show=False),
     ]
 
     def __init__(self, title: str = "", *, id: str | None = None, classes: str | None = None) -> None:

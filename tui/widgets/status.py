@@ -99,11 +99,17 @@ class StatusLine(Widget):
         self._snap = Snap()
         self._marks: list[str] = []
         self._looks = Looks()
+        self._text = Text()
 
     def show(self, snap: Snap, looks: Looks, marks: list[str]) -> None:
         self._snap, self._looks, self._marks = snap, looks, marks
-        self.refresh()
+        text = status_text(snap, looks, self.size.width, marks, clock(time.time()))
+        if text != self._text or text.spans != self._text.spans:
+            self._text = text
+            self.refresh()
 
     def render(self) -> Text:
-        return status_text(self._snap, self._looks, self.size.width, self._marks, clock(time.time()))
+        if len(self._text) != self.size.width:
+            self._text = status_text(self._snap, self._looks, self.size.width, self._marks, clock(time.time()))
+        return self._text
 
