@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.kernel_files import cpu_list, number, pairs, read_text
+from appliance.kernel_files import NO_LIMIT, cpu_list, number, pairs, read_text
 
 
 class Level(NamedTuple):
@@ -89,11 +89,14 @@ def _level_v1(folder: Path, controller: str) -> Level:
     if controller == "cpu":
         quota, period = number(folder / "cpu.cfs_quota_us"), number(folder / "cpu.cfs_period_us")
         return Level(cpu_quota=quota / period if quota and quota > 0 and period else None)
-    limit = number(folder / "memory.limit_in_bytes")
-    if limit is None:
+    stat = pairs(folder / "memory.stat")
+    # A container sees no group above its own, but is told the least limit of them all.
+    told = (number(folder / "memory.limit_in_bytes"), stat.get("hierarchical_memory_limit"))
+    limits = [n for n in told if n is not None and n < NO_LIMIT]
+    if not limits:
         return Level()
-    droppable = _droppable(pairs(folder / "memory.stat"), "total_", "cache")
-    return Level(limit, max(0, (number(folder / "memory.usage_in_bytes") or 0) - droppable))
+    used = (number(folder / "memory.usage_in_bytes") or 0) - _droppable(stat, "total_", "cache")
+    return Level(min(limits), max(0, used))
 
 
 def _droppable(stat: dict[str, int], prefix: str, file: str) -> int:

@@ -111,6 +111,19 @@ def test_inside_a_container_the_mount_s_root_is_our_own_group(tmp_path: Path) ->
     assert read_machine(root).memory_limit == GIB
 
 
+def test_a_limit_above_a_container_of_version_1_is_told_by_its_own_group(tmp_path: Path) -> None:
+    root = box(
+        tmp_path,
+        proc__self__cgroup="4:memory:/docker/abc\n",
+        proc__self__mountinfo="35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+    )
+    lay(root / "sys/fs/cgroup/memory", {
+        "memory.limit_in_bytes": UNLIMITED_V1, "memory.usage_in_bytes": f"{GIB // 4}\n",
+        "memory.stat": f"hierarchical_memory_limit {GIB}\n",
+    })  # fmt: skip
+    assert (read_machine(root).memory_limit, read_machine(root).memory_available) == (GIB, GIB * 3 // 4)
+
+
 def test_a_path_outside_the_namespace_falls_back_to_the_mount_s_root(tmp_path: Path) -> None:
     root = box(tmp_path, **cgroup2("/../../elsewhere"))
     lay(root / "sys/fs/cgroup", {"memory.max": f"{GIB}\n", "memory.current": "0\n"})
