@@ -8,6 +8,7 @@ the worker then holds the text (outbox.py).
 
 import asyncio
 import contextlib
+import contextvars
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -58,7 +59,9 @@ class Dispatcher:
         """Take a request, or raise QueueFull, DeadlineUnreachable, ModelLoading or EngineDown at once."""
         assert request.id not in self._tickets, request.id
         if self._ticking is None or self._ticking.done():
-            self._ticking = asyncio.create_task(self._tick(), name="dispatch tick")
+            self._ticking = asyncio.create_task(
+                self._tick(), name="dispatch tick", context=contextvars.Context()
+            )
         ticket = Ticket(request, self._clock(), self._acknowledge, self._cancel)
         self._tickets[request.id] = ticket
         deadline_s = None if request.deadline_ms is None else request.deadline_ms / 1000

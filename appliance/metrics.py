@@ -230,7 +230,7 @@ class Watch:
 
 def process_memory(pid: int | str = "self") -> dict[str, Any]:
     """`anon_bytes`, `rss_bytes`, `swap_bytes` and `major_faults` of a process; empty where /proc does not tell."""
-    names = {"RssAnon:": "anon_bytes", "VmRSS:": "rss_bytes", "VmSwap:": "swap_bytes"}
+    names = {"RssAnon:": "anon_bytes", "VmRSS:": "rss_bytes", "VmSwap:": "swap_bytes", "VmLck:": "locked_bytes"}
     try:
         with open(f"/proc/{pid}/status") as file:
             words = [line.split() for line in file]

@@ -8,6 +8,7 @@ from typing import Any
 
 from appliance import logs
 from appliance.life import WorkerSpec
+from appliance.metrics import process_memory
 from appliance.model_facts import identity
 from appliance.numa import node_cpus, prefix
 from appliance.profiles import Profile
@@ -77,7 +78,7 @@ def prepare(
     settings: Settings, machine: Machine, profile: Profile | None = None, leaving: int | None = None
 ) -> Prepared:
     """Read the header, plan the memory, open the vocabulary; raises BadModelFile and DoesNotFit before any weight is
-    touched. `leaving` is the process whose memory will be free by then."""
+    touched. `leaving` is the worker that will be gone by then, with its memory."""
     path = settings.model_path()
     before = identity(path)
     gguf = read_gguf(path)
@@ -94,7 +95,7 @@ def prepare(
         n_ctx=options["n_ctx"], type_k=options["type_k"], type_v=options["type_v"], load_mode=options["load_mode"],
         ubatch_size=options["ubatch_size"], parallel=options["n_parallel"], threads=options["threads"],
     )  # fmt: skip
-    planned = plan(gguf, shape, machine, asked)
+    planned = plan(gguf, shape, machine, asked, freed_bytes(leaving))
     for warning in planned.warnings:
         log.warning("%s", warning)
     options |= {"n_ctx": planned.n_ctx, "load_mode": planned.load_mode}
@@ -117,6 +118,12 @@ def prepare(
     promised["ubatch_size"] = min(promised["ubatch_size"], planned.n_ctx)
     worker = WorkerSpec(str(path), options)
     return Prepared(settings, model, text, planned.n_ctx, worker, argv, before, profile, promised)
+
+
+def freed_bytes(leaving: int | None) -> int:
+    """Bytes that come back when this worker is gone: its own memory and what it holds locked."""
+    facts = process_memory(leaving) if leaving is not None else {}
+    return int(facts.get("anon_bytes", 0)) + int(facts.get("locked_bytes", 0))
 
 
 Prepare = Callable[[Settings, Machine, Profile | None, int | None], Prepared]

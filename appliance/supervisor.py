@@ -11,6 +11,7 @@ again when it ends: whoever put it on trial decides, until `accept`.
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import os
 import time
@@ -116,7 +117,8 @@ class Supervisor:
         self.error = None
         self._enter("starting")
         self._tell_coming()
-        self._task = asyncio.create_task(self._keep(), name="supervisor")
+        # A context of its own: its log lines are not those of the request that asked for it.
+        self._task = asyncio.create_task(self._keep(), name="supervisor", context=contextvars.Context())
 
     async def stop(self, between: ColibriError | None = None) -> None:
         """End the worker: politely, then for certain. Its memory is free when this returns.

@@ -8,7 +8,7 @@
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -121,6 +121,7 @@ class Swap:
     weights_bytes: int = 0
     log: list[tuple[float, str]] = field(default_factory=list)
     engine_lines: list[str] = field(default_factory=list)
+    tell: Callable[[str], None] = field(default=lambda text: None, repr=False)
 
     def __getitem__(self, name: StageName) -> Stage:
         return self.stages[STAGES.index(name)]
@@ -142,6 +143,8 @@ class Swap:
         self.say(f"{stage.name} {state} {stage.took_s} s{': ' if stage.detail else ''}{stage.detail}")
 
     def say(self, text: str) -> None:
+        """One line of its log, for events and readers alike."""
+        self.tell(text)
         if len(self.log) < MOST_LOG:
             self.log.append((time.time(), text))
 

@@ -7,9 +7,9 @@ requests are made anew for the model that then serves.
 
 import asyncio
 import contextlib
+import contextvars
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,9 @@ from appliance.dispatch import Dispatcher
 from appliance.events import Events
 from appliance.host import read_machine
 from appliance.journal import Journal
-from appliance.metrics import process_memory
 from appliance.pagecache import cached_share
 from appliance.planning import InForce, plan_document
-from appliance.prepare import Prepare, Prepared, Resolve, prepare
+from appliance.prepare import Prepare, Prepared, Resolve, freed_bytes, prepare
 from appliance.profiles import BadProfile, Profile, ProfileStore, check
 from appliance.settings import Resolved
 from appliance.supervisor import Supervisor
@@ -129,10 +128,12 @@ class Swapper:
         requests = {
             "running": len(snapshot["running"]), "waiting": len(snapshot["waiting"]),
             "held_limit": resolved.settings.max_queue,
+            "eta_s": max((one["eta_ms"] or 0 for one in snapshot["running"]), default=0) / 1000 or None,
         }  # fmt: skip
         now = self.in_force
         document: dict[str, Any] = await asyncio.to_thread(
-            plan_document, profile, resolved.settings, self._machine(), freed_bytes=self._freed(), requests=requests,
+            plan_document, profile, resolved.settings, self._machine(), freed_bytes=freed_bytes(self._supervisor.pid),
+            requests=requests,
             in_force=InForce(now.name, now.rev, now.settings, now.identity), past=self._past_of(name),
             overruled=_overruled(profile, resolved),
         )  # fmt: skip
@@ -206,7 +207,9 @@ class Swapper:
     # Inside
 
     def _go(self, swap: Swap, work: Coroutine[Any, Any, Outcome]) -> None:
-        self._task = asyncio.create_task(self._carry_out(swap, work), name=f"swap {swap.id}")
+        # A context of its own: its log lines are not those of the request that asked for it.
+        work_ = self._carry_out(swap, work)
+        self._task = asyncio.create_task(work_, name=f"swap {swap.id}", context=contextvars.Context())
 
     async def _carry_out(self, swap: Swap, work: Coroutine[Any, Any, Outcome]) -> None:
         try:
@@ -260,6 +263,7 @@ class Swapper:
         now = self.in_force
         swap = Swap(self._journal.next_id(), now.name, now.rev, profile.name, profile.rev, note, by, key)
         self._current, self._change = swap, None
+        swap.tell = lambda text: self._tell(f"swap {swap.id} {swap.old} -> {swap.new}: {text}", "info", swap=swap.id)
         swap.say(f"accepted{' from ' + by if by else ''}{', note: ' + note if note else ''}")
         self._journal.begun(swap.json())
         return swap
@@ -304,20 +308,13 @@ class Swapper:
 
     async def _prepare(self, profile: Profile) -> Prepared:
         settings = self._resolve({**profile.values, "name": profile.name}).settings
-        machine = self._machine()
-        machine = replace(machine, memory_available=machine.memory_available + self._freed())
-        return await asyncio.to_thread(self._prepared, settings, machine, profile, self._supervisor.pid)
+        return await asyncio.to_thread(self._prepared, settings, self._machine(), profile, self._supervisor.pid)
 
     def _draft(self, name: str, text: str) -> Profile:
         values, problems = check(text, name, self._store.names())
         if values is None:
             raise BadProfile.of(name, problems)
         return Profile(name, 0, "", "", "edited", text, values)
-
-    def _freed(self) -> int:
-        """Bytes that come back when the worker of now is gone."""
-        pid = self._supervisor.pid
-        return int(process_memory(pid).get("anon_bytes", 0)) if pid is not None else 0
 
     def _past_of(self, name: str) -> list[dict[str, Any]]:
         return [one for one in self._journal.past if one.get("to") == name and one.get("state") == "ready"]
