@@ -76,7 +76,7 @@ class Logbook:
     def gap(self, text: str, time: float | None = None) -> None:
         """Say that something is missing before the line of that time; without one at the end."""
         at = time if time is not None else self.entries[-1].time if self.entries else 0.0
-        self._put(Entry(at, "warning", "", f"... {text}", "gap"), is_before=True)
+        self._put(Entry(at, "warning", "", f"... {text}", "gap"), is_before=time is not None)
 
     def mark(self, time: float, words: str) -> None:
         """A line of a person's own, now."""

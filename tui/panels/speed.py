@@ -21,7 +21,7 @@ def speed(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
         [f"{'prefill':{cells}}{tok_s(snap.num('speeds.prompt_per_second'))}{old}"],
         [f"{'TTFT':{cells}}p50 {p50}{old}{' ' * gap}p95 {p95}{old}"],
         [f"{'served':{cells}}{count(snap.num('requests.finished'))} req  ", *errors(snap, roomy)],
-        [f"{'slots':{cells}}", *slots(snap, looks), " busy", *refused(snap)],
+        [f"{'slots':{cells}}", *slots(snap, looks), *(refused(snap) or [" busy"])],
         [f"{'queue':{cells}}", *queue(snap, gap)],
     ]
     return drawn(lines, looks, width, height, f"{len(history)} s" if curve else "")
