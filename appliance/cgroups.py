@@ -1,5 +1,5 @@
-"""The limits of our control groups, at every level from ours up to the root, version 2 and version 1 alike (both may be
-mounted at once). Not here: what they leave to us (host.py).
+"""The limits of our control groups, at every level from ours up to the root. Version 2 and version 1 alike, since both
+may be mounted at once. Not here: what they leave to us (host.py).
 """
 
 from collections.abc import Iterator

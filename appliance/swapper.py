@@ -117,7 +117,8 @@ class Swapper:
         for document in reversed(self.past()):
             if document.get("id") == swap_id:
                 return dict(document)
-        known = ", ".join(swap.id for swap in self.swaps()[:8]) or "none yet"
+        running = [self._current.id] if self._current else []
+        known = ", ".join([*running, *(str(one.get("id")) for one in self.past()[:-9:-1])]) or "none yet"
         raise NoSuchSwap(f"there is no swap '{swap_id[:40]}'; known: {known}")
 
     async def plan(self, name: str, text: str | None = None) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""A hundred random swaps, aborts and kills under load: no request may be lost, or answered by another model than its
-answer names, and never may two engines be in memory.
+"""A hundred random swaps, aborts and kills under load, every answer judged. No request may be lost, or answered by
+another model than its answer names, and never may two engines be in memory.
 
     python -m benchmarks.storm [--swaps 100] [--seed 1]
 

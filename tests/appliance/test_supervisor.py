@@ -6,72 +6,26 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from appliance.deaths import describe
 from appliance.frames import generate_frame
-from appliance.life import Patience, WorkerSpec
-from appliance.supervisor import BackOff, Supervisor
+from appliance.life import Patience
+from appliance.supervisor import BackOff
 from appliance.vigil import Vigil
 from appliance.wire import Frame
-from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineDown, EngineFailed
+from engine.errors import BadModelFile, DoesNotFit, EngineDown, EngineFailed
 from tests.appliance.scripted import request, script
-
-GUARD_S = 30
-FAST = BackOff(first_s=0.05, longest_s=0.1)
-
-
-class Heard:
-    def __init__(self) -> None:
-        self.frames: list[Frame] = []
-        self.lost: list[ColibriError] = []
-        self.gone: list[ColibriError] = []
-        self.ready = self.coming = 0
-
-    def worker_coming(self) -> None:
-        self.coming += 1
-
-    def worker_ready(self, info: dict[str, Any]) -> None:
-        self.ready += 1
-
-    def worker_frame(self, frame: Frame) -> None:
-        self.frames.append(frame)
-
-    def worker_lost(self, error: ColibriError) -> None:
-        self.lost.append(error)
-
-    def worker_gone(self, error: ColibriError) -> None:
-        self.gone.append(error)
-
-
-Make = Callable[..., tuple[Supervisor, Heard]]
+from tests.appliance.workers import GUARD_S, Make, supervisors, until
 
 
 @pytest.fixture
 async def make() -> AsyncIterator[Make]:
-    made: list[Supervisor] = []
-
-    def new(spec: WorkerSpec | None = None, **more: Any) -> tuple[Supervisor, Heard]:
-        supervisor = Supervisor(spec or script(), **{"back_off": FAST, **more})
-        heard = Heard()
-        supervisor.listen(heard)
-        made.append(supervisor)
-        return supervisor, heard
-
-    async with asyncio.timeout(GUARD_S):
+    async with supervisors() as new:
         yield new
-        for supervisor in made:
-            await supervisor.stop()
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(GUARD_S):
-        while not true():
-            await asyncio.sleep(0.005)
 
 
 def is_alive(pid: int) -> bool:
@@ -392,34 +346,3 @@ def test_our_own_stall_is_not_held_against_the_worker() -> None:
         watching.cancel()
 
     asyncio.run(stalled())
-
-
-async def test_a_worker_on_trial_is_not_started_again_and_the_owner_is_told_why(make: Make) -> None:
-    supervisor, heard = make()
-    await supervisor.start(script(load="die"), trial=True)
-    await until(lambda: supervisor.state == "crashed")
-    assert "illegal instruction" in str(supervisor.error) and supervisor.restarts == 0
-    assert heard.lost and not heard.gone
-    with pytest.raises(EngineFailed):
-        supervisor.accept()
-
-
-async def test_an_accepted_worker_is_started_again_like_any_other(make: Make) -> None:
-    supervisor, heard = make()
-    await supervisor.start(script(), trial=True)
-    await supervisor.ready()
-    supervisor.accept()
-    os.kill(supervisor.pid or 0, signal.SIGKILL)
-    await until(lambda: heard.ready == 2)
-    assert supervisor.restarts == 1
-
-
-async def test_between_two_workers_requests_get_a_reason_and_the_queue_is_not_closed(make: Make) -> None:
-    supervisor, heard = make()
-    await supervisor.start()
-    await supervisor.ready()
-    before = supervisor.pid
-    await supervisor.stop(between=EngineFailed("a change of profile"))
-    assert [error.message for error in heard.lost] == ["a change of profile"] and not heard.gone
-    await supervisor.start(script(n_ctx=77), stop_s=1.0)
-    assert (await supervisor.ready())["n_ctx"] == 77 and supervisor.pid != before
