@@ -8,8 +8,10 @@ from pathlib import Path
 
 from engine.errors import BadModelFile, ColibriError
 from engine.footprint import ModelFacts
+from engine.gguf.layout import quoted
 from engine.gguf.reader import read_gguf
 from engine.models.shape import DecoderShape
+from engine.text import open_text
 
 MOST_KEPT = 256  # a few hundred bytes each
 
@@ -28,7 +30,7 @@ def identity(path: Path) -> Identity:
 
 
 def facts_of(path: Path) -> ModelFacts:
-    """The facts of a file that can be loaded; raises BadModelFile and its kin in one sentence, the same each time."""
+    """The facts of a file that can be loaded and talked to; else BadModelFile and its kin, each time the same."""
     key = str(path), identity(path)
     with _lock:
         known = _kept.get(key)
@@ -50,9 +52,14 @@ def facts_of(path: Path) -> ModelFacts:
 def _read(path: Path) -> ModelFacts | ColibriError:
     try:
         gguf = read_gguf(path)
-        return ModelFacts.of(gguf, DecoderShape.read(gguf))
+        facts = ModelFacts.of(gguf, DecoderShape.read(gguf))
     except BadModelFile as error:
         return error
+    try:
+        open_text(gguf)  # without words nobody can be answered
+    except BadModelFile as error:
+        return type(error)(f"{quoted(path.name, 120)}: {error.message}")
+    return facts
 
 
 def _is_lasting(path: Path) -> bool:

@@ -55,6 +55,12 @@ def test_the_kind_of_fault_is_kept(tmp_path: Path) -> None:
             facts_of(path)
 
 
+def test_a_vocabulary_nobody_can_use_is_a_fault_of_the_file(tmp_path: Path) -> None:
+    path = tiny_llama(tmp_path / "m.gguf", **{"tokenizer.ggml.eos_token_id": 999})  # type: ignore[arg-type]
+    with pytest.raises(BadModelFile, match=r"^'m.gguf': .*eos_token_id"):
+        facts_of(path)
+
+
 @needs_root
 def test_a_file_that_was_shut_is_asked_again(tmp_path: Path) -> None:
     """Rights change without the file's times."""
