@@ -5,6 +5,7 @@ nobody needs who has a link to the service.
 """
 
 import grp
+import json
 import os
 import re
 import time
@@ -117,8 +118,12 @@ class Containers:
         return self._client.containers.get(best["Id"]) if best else None
 
     def _events(self, name: str, now: float) -> Iterator[Entry]:
-        filters = {"type": "container", "container": name}
-        for event in self._client.events(since=int(self._events_after), until=int(now), filters=filters, decode=True):
+        # The SDK's own way has no time-out; docker ends this answer by itself, since its end lies in the past.
+        api, filters = self._client.api, json.dumps({"type": ["container"], "container": [name]})
+        times = {"since": f"{self._events_after:.9f}", "until": int(now), "filters": filters}
+        answer = api.get(f"{api.base_url}/v{api.api_version}/events", params=times, timeout=TIMEOUT_S)
+        answer.raise_for_status()
+        for event in map(json.loads, answer.text.splitlines()):
             at = event.get("timeNano", 0) / 1e9
             action, _, detail = str(event.get("Action", "")).partition(":")
             if at <= self._events_after or action not in ACTIONS:
