@@ -1,11 +1,15 @@
 """What is wrong with a profile, with its place, and the errors that are made of it. Not here: finding it (check.py)."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
 from engine.errors import ColibriError, UsageError
+
+# Orders to a terminal, half characters, and signs that turn the direction of a line.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,12 @@ class Problem:
     path: str
     message: str
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        """A file's own words may hold anything; a problem is one line that a terminal can show."""
+        for name, most in (("message", 300), ("path", 80), ("hint", 80)):
+            words = CONTROL.sub("\ufffd", " ".join(getattr(self, name).split()))
+            object.__setattr__(self, name, words if len(words) <= most else f"{words[: most - 3]}...")
 
     def sentence(self) -> str:
         return self.message + (f" (did you mean '{self.hint}'?)" if self.hint else "")

@@ -36,6 +36,8 @@ PLANNED = {
     "ttl": "a model stays loaded until the next swap",
     "schedule": "a profile is changed by hand, by 'colibri profile apply' or by a cron job that calls it",
 }
+# Texts for people and models; the others are names, and go into headers and log lines.
+LINES = ("handover", "warmup_prompt")
 # What other programs and older papers call these keys; difflib would not find them.
 ALSO = {
     "context": "ctx_size", "ctx": "ctx_size", "n_ctx": "ctx_size", "num_ctx": "ctx_size", "context_length": "ctx_size",
@@ -55,6 +57,7 @@ class Takes:
     choices: tuple[str, ...] = ()
     is_optional: bool = False
     is_auto: bool = False
+    has_lines: bool = False
     words: str = ""
 
 
@@ -81,7 +84,7 @@ def takes(key: str) -> Takes:
     base = {bool: "switch", int: "whole", float: "number", str: "text"}[kinds[0]]
     words = {"switch": "true or false", "whole": "a whole number", "number": "a number", "text": "text"}[base]
     words = f"{'auto or ' if is_auto else ''}{words}{_limits(field)}"
-    return Takes(base, is_optional=is_optional, is_auto=is_auto, words=words)
+    return Takes(base, is_optional=is_optional, is_auto=is_auto, has_lines=key in LINES, words=words)
 
 
 def _limits(field: FieldInfo) -> str:

@@ -160,8 +160,8 @@ class _Reader:
         mark = error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1, mark.index, mark.index) if mark else TOP_LEFT
         problem = error.problem or str(error).splitlines()[0]
-        line = self._text.split("\n")[place.line - 1] if mark else ""
-        if "\t" in line[: len(line) - len(line.lstrip())]:
+        before = re.split(r"[\r\n]", self._text[: place.start])[-1]
+        if "\t" in before + self._text[place.start : place.start + 1] and not before.strip():
             problem = "a tab indents this line; YAML takes spaces only"
         words = _PLAINER.get(problem) or (f"{error.context}, {problem}" if error.context else problem)
         if problem.endswith("that cannot start any token") and problem not in _PLAINER:

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from appliance.profiles.problems import CONTROL
 from appliance.profiles.schema import Takes
 from appliance.profiles.strict import Group, Items, Node, Scalar
 
@@ -36,7 +37,7 @@ MISSING = _Missing()
 def value_of(node: Node, wants: Takes, tell: Tell) -> Any:
     """The value, or MISSING after telling why (a null that merely means `unset` is MISSING without a word)."""
     if isinstance(node, Items) and wants.base == "texts":
-        return _texts(node, tell)
+        return _texts(node, wants, tell)
     if isinstance(node, Group | Items):
         what = "keys below it" if isinstance(node, Group) else "a list"
         tell("error", f"holds {what}; {wants.words} is expected", "")
@@ -47,9 +48,8 @@ def value_of(node: Node, wants: Takes, tell: Tell) -> Any:
             tell("error", f"has no value; {wants.words} is expected, or leave the line out", "")
         return MISSING
     if wants.base == "texts":
-        words = tuple(word.strip() for word in node.text.split(",") if word.strip())
-        _look_alike(node, tell)
-        return words
+        text = _text(node, wants, tell)
+        return text if text is MISSING else tuple(word.strip() for word in text.split(",") if word.strip())
     return {"switch": _switch, "whole": _whole, "number": _number, "word": _word, "text": _text}[wants.base](
         node, wants, tell
     )
@@ -68,16 +68,22 @@ def _look_alike(node: Scalar, tell: Tell) -> None:
 
 
 def _text(node: Scalar, wants: Takes, tell: Tell) -> Any:
+    allowed = "\n\t" if wants.has_lines else ""
+    odd = next((sign for sign in CONTROL.findall(node.text) if sign not in allowed), None)
+    if odd is not None:
+        tell("error", f"holds the character U+{ord(odd):04X}, which is not for text; delete it", "")
+        return MISSING
     _look_alike(node, tell)
     return node.text
 
 
-def _texts(node: Items, tell: Tell) -> Any:
+def _texts(node: Items, wants: Takes, tell: Tell) -> Any:
     found = []
     for child in node.items:
         if isinstance(child, Scalar):
-            _look_alike(child, tell)
-            found.append(child.text)
+            if (text := _text(child, wants, tell)) is MISSING:
+                return MISSING
+            found.append(text)
         elif isinstance(child, Group | Items):
             tell("error", "holds a list or keys inside its list; a list of names is expected", "")
             return MISSING

@@ -5,6 +5,8 @@ The inputs are those that others' issue trackers are full of: tabs, a colon, a k
 """
 
 import json
+import random
+import re
 import subprocess
 import sys
 from functools import partial
@@ -116,6 +118,18 @@ def test_a_word_is_what_its_key_wants_and_never_false_by_its_looks() -> None:
     ]  # fmt: skip
 
 
+def test_orders_to_a_terminal_are_no_text_however_they_are_written() -> None:
+    """They came through as YAML escapes: a list of profiles would have turned the terminal red."""
+    for key, escape in (("summary", "\\e[31m"), ("alias", "\\x00"), ("alias", "\\n"), ("model", "\\ud800"),
+                        ("aliases", "\\x9b"), ("alias", "\\u202e"), ("name", "\\r")):  # fmt: skip
+        checked = judged(f'{key}: "a{escape}b"\n')
+        assert any("holds the character U+" in p.message and p.path == key for p in checked.problems), escape
+        assert key not in checked.values and checked.summary == ""
+    checked = judged('name: x\n"a\\e[31m": 1\nctx_size: "\\e[31m"\naliases: ["\\e"]\n')
+    assert len(checked.problems) == 3 and not any("\x1b" in p.sentence() + p.path for p in checked.problems)
+    assert judged('name: x\nwarmup:\n  warmup_prompt: "a\\n\\tb é 😀"\n').values == {"warmup_prompt": "a\n\tb é 😀"}
+
+
 def test_numbers_that_only_other_readers_mistake_are_taken_and_shown() -> None:
     checked = judged("name: x\nctx_size: 4_096\nsampling:\n  temp: 1e-5\n  top_p: .5\n")
     assert checked.values == {"ctx_size": 4096, "temp": 1e-5, "top_p": 0.5}
@@ -137,6 +151,22 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
 
 def test_what_stands_before_a_fault_is_still_checked() -> None:
     assert [p.line for p in judged("ctx_sise: 1\nthreads: 010\nalias: 'open\n").problems] == [1, 2, 4]
+
+
+def test_no_text_raises_and_every_problem_is_one_line_inside_it() -> None:
+    """200 mutations of a right one; a fault of YAML was once looked for in a line that only PyYAML counts."""
+    chance = random.Random(3)
+    bits = [*"\t\n\r#'\"[}],\ud800\x85", ": ", "- ", "? ", "&a", "*a", "!x", "|\n ", "---"]
+    for _ in range(200):
+        text = list("name: x\nctx_size: 1\nsampling:\n  temp: 0.5\nqueue: {max_queue: 1}\naliases:\n- a\n- b\n")
+        for _ in range(chance.randint(1, 6)):
+            at = chance.randrange(len(text) + 1)
+            text[at : at + chance.randint(0, 3)] = chance.choice(bits)
+        checked = judged("".join(text))
+        n_lines = len(re.split("\r\n|\r|\n", "".join(text)))
+        for problem in checked.problems:
+            assert 1 <= problem.line <= n_lines and problem.col >= 1, (text, problem)
+            assert len(problem.message.splitlines()) == 1 and len(problem.message) <= 300
 
 
 def test_hostile_files_are_refused_in_a_second_and_a_hundred_megabytes(tmp_path: Path) -> None:
