@@ -72,10 +72,10 @@ def prefix(
     return Placed((program, *words), reason)
 
 
-def node_cpus(placed: tuple[str, ...], root: Path = Path("/")) -> tuple[int, ...] | None:
-    """The CPUs that are left to a worker behind these words; None where they leave it all."""
-    bound = next((word.partition("=")[2] for word in placed if word.startswith("--cpunodebind=")), None)
-    return next((node.cpus for node in nodes(root) if str(node.number) == bound), None)
+def bound_to(placed: tuple[str, ...], root: Path = Path("/"), leaving: int | None = None) -> Node | None:
+    """The one node that is left to a worker behind these words; None where they leave it all."""
+    number = next((word.partition("=")[2] for word in placed if word.startswith("--cpunodebind=")), None)
+    return next((node for node in nodes(root, leaving) if str(node.number) == number), None)
 
 
 def nodes(root: Path, leaving: int | None = None) -> list[Node]:

@@ -3,14 +3,14 @@ here: running them (supervisor.py), choosing between profiles (swapper.py).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from appliance import logs
 from appliance.life import WorkerSpec
 from appliance.metrics import process_memory
 from appliance.model_facts import identity
-from appliance.numa import node_cpus, prefix
+from appliance.numa import bound_to, prefix
 from appliance.profiles import Profile
 from appliance.settings import Resolved, Settings
 from appliance.templates import check
@@ -88,14 +88,18 @@ def prepare(
     if settings.numa != "off":
         log.info("numa %s: %s", settings.numa, reason)
     options = settings.engine_spec()
-    if (cpus := node_cpus(argv)) is not None and settings.threads is None:
-        options["threads"] = min(options["threads"], len(cpus))
-        options["threads_batch"] = min(options["threads_batch"], len(cpus))
+    freed = freed_bytes(leaving)
+    if (node := bound_to(argv, leaving=leaving)) is not None:
+        words = f"room on memory node {node.number}, with what the running worker has there"
+        if node.room < machine.memory_available:
+            machine, freed = replace(machine, memory_available=node.room, memory_reason=words), 0
+        if settings.threads is None:
+            options |= {name: min(options[name], len(node.cpus)) for name in ("threads", "threads_batch")}
     asked = PlanRequest(
         n_ctx=options["n_ctx"], type_k=options["type_k"], type_v=options["type_v"], load_mode=options["load_mode"],
         ubatch_size=options["ubatch_size"], parallel=options["n_parallel"], threads=options["threads"],
     )  # fmt: skip
-    planned = plan(gguf, shape, machine, asked, freed_bytes(leaving))
+    planned = plan(gguf, shape, machine, asked, freed)
     for warning in planned.warnings:
         log.warning("%s", warning)
     options |= {"n_ctx": planned.n_ctx, "load_mode": planned.load_mode}

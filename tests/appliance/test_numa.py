@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.numa import Node, node_cpus, nodes, prefix
+from appliance.numa import Node, bound_to, nodes, prefix
 
 GIB_KB = 1 << 20
 NUMACTL = "/usr/bin/numactl"
@@ -60,8 +60,9 @@ def test_distribute_takes_all_nodes_in_turns(tmp_path: Path) -> None:
 def test_isolate_takes_the_node_with_most_room(tmp_path: Path) -> None:
     argv, reason = prefix("isolate", lay(tmp_path, 3, 20, 7), there)
     assert argv[1:] == ("--cpunodebind=1", "--membind=1") and "20.0 GiB" in reason and "4 CPUs" in reason
-    assert node_cpus(argv, tmp_path) == (4, 5, 6, 7)
-    assert node_cpus(("numactl", "--interleave=all"), tmp_path) is node_cpus((), tmp_path) is None
+    node = bound_to(argv, tmp_path)
+    assert node is not None and node.cpus == (4, 5, 6, 7)
+    assert bound_to(("numactl", "--interleave=all"), tmp_path) is bound_to((), tmp_path) is None
 
 
 def test_page_cache_is_room_but_shared_memory_is_not(tmp_path: Path) -> None:
