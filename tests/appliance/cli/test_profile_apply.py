@@ -102,7 +102,7 @@ async def test_what_is_refused_at_once_has_its_own_exit_code(tmp_path: Path) -> 
 async def test_ctrl_c_ends_the_watching_and_says_that_the_swap_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with box(tmp_path, long={"load_s": 1.5}) as running:
+    async with box(tmp_path, long={"load_s": 0.8}) as running:
         monkeypatch.setenv("COLIBRI_ADMIN_KEY", running.admin)
         watching = started("profile", "apply", "long", "--url", running.base)
         assert watching.stderr is not None

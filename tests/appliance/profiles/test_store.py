@@ -205,15 +205,16 @@ for n in range(25):
     assert store.load("mine").summary == told[-1]
 
 
-@pytest.mark.parametrize("at", range(1, 7))
-def test_a_kill_between_any_two_steps_leaves_the_old_or_the_new_version(store: ProfileStore, at: int) -> None:
-    """The process ends at its `at`-th rename or fsync of a folder during the second save."""
-    first = saved(store, 1)
+def test_a_kill_between_any_two_steps_leaves_the_old_or_the_new_version(tmp_path: Path) -> None:
+    """A child for each number ends at its so many-th rename or fsync of a folder during the second save."""
+    steps = range(1, 7)
+    for at in steps:
+        saved(ProfileStore(tmp_path / str(at)), 1)
     program = """
 import os, sys
 from pathlib import Path
+import appliance.profiles.disk as disk
 from appliance.profiles import ProfileStore
-left = int(sys.argv[2])
 def ending(act):
     def run(*words):
         global left
@@ -223,19 +224,29 @@ def ending(act):
         return act(*words)
     return run
 os.replace = ending(os.replace)
-import appliance.profiles.disk as disk
 disk.sync_folder = ending(disk.sync_folder)
-store = ProfileStore(Path(sys.argv[1]))
-store.save("mine", "name: mine\\nctx_size: 2\\n", if_match=sys.argv[3])
+for left in map(int, sys.argv[2:]):
+    store = ProfileStore(Path(sys.argv[1], str(left)))
+    pid = os.fork()
+    if not pid:
+        store.save("mine", "name: mine\\nctx_size: 2\\n", if_match="*")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9, left
 """
-    words = [sys.executable, "-c", program, str(store.folder.parent), str(at), first.etag]
-    assert subprocess.run(words, env=environment()).returncode == 9
-    now = store.load("mine")
-    assert (now.rev, now.values["ctx_size"]) in ((1, 1), (2, 2))
-    assert saved(store, 3).rev == now.rev + 1
-    sizes = [store.load("mine", v["rev"]).values["ctx_size"] for v in store.history("mine")]
-    assert sizes == ([3, 2, 1] if now.rev == 2 else [3, 1])
-    assert [p.name for p in store.folder.rglob("*.tmp")] == []
+    words = [sys.executable, "-c", program, str(tmp_path), *map(str, steps)]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    revs = []
+    for at in steps:
+        store = ProfileStore(tmp_path / str(at))
+        now = store.load("mine")
+        revs.append(now.rev)
+        assert (now.rev, now.values["ctx_size"]) in ((1, 1), (2, 2))
+        assert saved(store, 3).rev == now.rev + 1
+        sizes = [store.load("mine", v["rev"]).values["ctx_size"] for v in store.history("mine")]
+        assert sizes == ([3, 2, 1] if now.rev == 2 else [3, 1])
+        assert [p.name for p in store.folder.rglob("*.tmp")] == []
+    assert revs == sorted(revs) and set(revs) == {1, 2}
 
 
 def test_a_damaged_note_beside_a_version_costs_the_note_only(store: ProfileStore) -> None:
