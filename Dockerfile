@@ -43,13 +43,13 @@ RUN cd /src && python3 -m pip wheel -q --no-deps --no-build-isolation -w /tmp/wh
 
 FROM base
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /data --shell /usr/sbin/nologin colibri \
- && install -d -o colibri -g colibri -m 700 /data && install -d -m 755 /models
+ && install -d -o colibri -g colibri -m 700 /data /settings && install -d -m 755 /models
 COPY --from=build /opt/colibri /opt/colibri
 COPY --from=build /opt/models /opt/models
 ENV PATH=/opt/colibri/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/data \
-    COLIBRI_MODEL=/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf \
-    COLIBRI_ALIAS=smollm2 \
+    COLIBRI_DEFAULT_MODEL=/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf \
+    COLIBRI_DEFAULT_ALIAS=smollm2 \
     COLIBRI_MODELS_DIR=/models \
     COLIBRI_DATA_DIR=/data \
     COLIBRI_KERNEL_CACHE=/data/kernels \
