@@ -102,9 +102,9 @@ class Column(NamedTuple):
 
 def short_id(name: str) -> str:
     """`chatcmpl-1f0c22ad...-0` is `1f0c22ad`, its second choice `1f0c22ad-1`."""
-    for prefix in PREFIXES:
-        name = name.removeprefix(prefix)
-    stem, _, choice = name.rpartition("-")
+    own = next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), "")
+    name = own or name
+    stem, _, choice = own.rpartition("-")
     if not stem or not choice.isdigit() or len(choice) > 4:
         return name[:ID_CELLS]
     return stem[:8] if choice == "0" else f"{stem[: ID_CELLS - 1 - len(choice)]}-{choice}"

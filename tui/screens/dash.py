@@ -98,7 +98,7 @@ class DashScreen(LiveScreen):
         is_lost = not snap.link.is_up and (not snap.is_known or snap.age_s > BLIP_S)
         if is_lost != self.has_class("-unlinked"):
             self.set_class(is_lost, "-unlinked")
-            self._move_focus("#todo" if is_lost else "#requests", "#requests" if is_lost else "#todo")
+            self._hand_focus("#todo" if is_lost else "#requests", "#requests" if is_lost else "#todo")
         self.set_class(snap.has("batch"), "-has-batch")
         self.set_class(not snap.has("batch"), "-no-batch")
         self.query_one(RequestTable).show(snap)
@@ -107,7 +107,7 @@ class DashScreen(LiveScreen):
         if is_lost:
             self._show_todo(snap)
 
-    def _move_focus(self, to: str, away: str) -> None:
+    def _hand_focus(self, to: str, away: str) -> None:
         if self.query_one(away).has_focus:
             self.query_one(to).focus()
             if self._zoomed is not None:

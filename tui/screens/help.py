@@ -38,7 +38,7 @@ class HelpScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("app.back", "back", "Close"),
         bind("app.next_panel", "next_panel(1)", "Topic"),
-        bind("list.filter", "open_filter", "Find a key"),
+        bind("list.filter", "open_filter", "Find a key", priority=True),
         bind("app.write", "write_help", "Write help.txt"),
     ]
     CSS = """
@@ -77,7 +77,7 @@ class HelpScreen(LiveScreen):
     @property
     def origin(self) -> Screen[Any] | None:
         """The screen that help was asked from."""
-        return getattr(self.program, "help_from", None)
+        return self.program.help_from
 
     def show(self, snap: Snap) -> None:
         for i, page in enumerate(PAGES):
@@ -101,14 +101,14 @@ class HelpScreen(LiveScreen):
     # What it says
 
     def entries(self) -> tuple[list[Entry], list[Entry]]:
-        """Every binding of that screen that has a description, each action once: those of the program, its own."""
+        """Every binding of that screen that has a description, one entry for all keys of one: the program's, its own."""
         everywhere: dict[str, list[ActiveBinding]] = {}
         here: dict[str, list[ActiveBinding]] = {}
         for active in self.origin.active_bindings.values() if self.origin else ():
             if active.binding.description:
                 family = (active.binding.id or EVERYWHERE[0]).split(".")[0]
                 group = everywhere if family in EVERYWHERE else here
-                group.setdefault(active.binding.action, []).append(active)
+                group.setdefault(active.binding.description, []).append(active)
         return self._grouped(everywhere), self._grouped(here)
 
     def _grouped(self, actions: Mapping[str, list[ActiveBinding]]) -> list[Entry]:

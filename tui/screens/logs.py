@@ -37,7 +37,7 @@ class LogsScreen(LiveScreen):
     FILTERS: ClassVar[bool] = True
     AUTO_FOCUS = "#log"
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("list.filter", "open_filter", "Find"),
+        bind("list.filter", "open_filter", "Find", priority=True),
         bind("logs.follow", "follow", "Follow", tooltip="stay at the newest line, or stop"),
         bind("list.next", "find(1)", "Next", tooltip="next line with the words"),
         bind("list.previous", "find(-1)", "Prev", tooltip="the one before"),
