@@ -24,7 +24,7 @@ class ConfirmWord(TypedDialog[bool]):
 
     def content(self) -> ComposeResult:
         yield Lines([*self._lines, "", f"Type {self._word} to confirm:"])
-        yield Input(id="word", max_length=100)
+        yield Input(id="word", max_length=100, select_on_focus=False)
 
     def gate(self, value: str) -> bool:
         return value == self._word

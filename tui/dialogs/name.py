@@ -26,7 +26,7 @@ class NewName(TypedDialog[str]):
 
     def content(self) -> ComposeResult:
         yield Lines(["Its name: small letters, digits, '.', '_' and '-'. It is saved when you save it in the editor."])
-        yield Input(self._name, id="word", max_length=63)
+        yield Input(self._name, id="word", max_length=63, select_on_focus=False)
         yield Lines([" "], id="fault")
 
     def fault(self, value: str) -> str:

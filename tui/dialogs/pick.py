@@ -23,6 +23,7 @@ class Pick(Dialog[str]):
         Binding("down,j", "into(1)", "Down", show=False),
         Binding("up,k", "into(-1)", "Up", show=False),
     ]
+    AUTO_FOCUS = "#cancel"
     CSS = "Pick OptionList { height: auto; max-height: 14; }"
 
     def __init__(self, title: str, profiles: Sequence[Facts]) -> None:
@@ -51,8 +52,7 @@ class Pick(Dialog[str]):
             return
         if not names.has_focus:
             names.focus()
-            at = 0 if names.highlighted is None else names.highlighted
-            names.highlighted = at if names.highlighted is None else (at + step) % names.option_count
+            names.highlighted = names.highlighted or 0
         elif step > 0:
             names.action_cursor_down()
         else:

@@ -4,24 +4,20 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
 
-from tui.dialogs.base import Dialog, Lines
+from tui.dialogs.base import Lines
+from tui.dialogs.scrolled import Body, ScrolledDialog
 from tui.panels import plan as plans
 from tui.panels.pieces import Line
 from tui.snap import Facts
 from tui.words import fit
 
 
-class PlanView(Dialog[None]):
+class PlanView(ScrolledDialog[None]):
     """Lines to scroll through, and Close."""
 
     CANCEL: ClassVar[str] = "Close"
-    CSS = """
-    PlanView .dialog { width: 96%; max-width: 116; height: auto; max-height: 96%; }
-    PlanView VerticalScroll { height: auto; max-height: 100%; }
-    PlanView Lines { height: auto; }
-    """
+    CSS = "PlanView .dialog { width: 96%; max-width: 116; }"
 
     def __init__(self, name: str, plan: Facts, lines: Sequence[Line] | None = None) -> None:
         super().__init__()
@@ -36,7 +32,7 @@ class PlanView(Dialog[None]):
 
     def content(self) -> ComposeResult:
         width = min(116, self.app.size.width * 96 // 100) - 4
-        with VerticalScroll():
+        with Body():
             yield Lines(self._given if self._given is not None else whole(self._plan, width))
 
 

@@ -10,11 +10,11 @@ from typing import ClassVar, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
 from tui.client import ClientError
-from tui.dialogs.base import Choice, Dialog, Lines
+from tui.dialogs.base import Choice, Lines
+from tui.dialogs.scrolled import Body, ScrolledDialog
 from tui.looks import Looks
 from tui.panels import plan as plans
 from tui.panels import split
@@ -22,6 +22,7 @@ from tui.panels.pieces import Line, marked, wrapped
 from tui.snap import Facts
 from tui.units import percent, size
 from tui.widgets.panel import looks_of
+from tui.work import work
 
 OLD_S = 600.0
 TALL = 30
@@ -34,14 +35,14 @@ class Answer(NamedTuple):
     plan: Facts
 
 
-class Review(Dialog[Answer]):
+class Review(ScrolledDialog[Answer]):
     """`plan` is the server's; `state` the newest state document; `why_not` a reason why nothing may be changed."""
 
     CHOICES: ClassVar[tuple[tuple[str, str], ...]] = (("swap", "Swap now"),)
+    AUTO_FOCUS = "#cancel"
+    below: ClassVar[int] = 2
     CSS = """
-    Review .dialog { width: 96%; max-width: 94; max-height: 96%; }
-    Review #plan { height: auto; max-height: 100%; width: 1fr; }
-    Review #note-line { layout: horizontal; height: 1; }
+    Review .dialog { width: 96%; max-width: 94; }
     Review .buttons { margin-top: 0; }
     """
 
@@ -63,10 +64,10 @@ class Review(Dialog[Answer]):
         return not self._why_not and not self.plan.texts("errors") and self.plan.flag("fits") is not False
 
     def content(self) -> ComposeResult:
-        with VerticalScroll(id="plan", can_focus=False):
+        with Body():
             yield Lines([], id="told")
         yield Input(self._note, placeholder="note for the log", id="note", max_length=200)
-        yield Lines([[("Cancel has the focus. To start: tab to 'Swap now', then enter.", "dim")]])
+        yield Lines([], id="hint")
 
     def on_mount(self) -> None:
         self._draw()
@@ -84,12 +85,14 @@ class Review(Dialog[Answer]):
         swap = self.query_one("#swap", Choice)
         swap.disabled = not self.can_swap
         self.query_one("#swap", Static).update("[ Swap now ]" if self.can_swap else "( Swap now )")
+        hint = "Cancel has the focus. To start: tab to 'Swap now', then enter."
+        self.query_one("#hint", Lines).set_lines([[(hint if self.can_swap else "'Swap now' is off, see above.", "dim")]])
 
     def choose(self, choice: str) -> None:
         if not self.can_swap:
             return
         if self._again is not None and time.monotonic() - self.asked_at > OLD_S:
-            self.run_worker(self._renew(), group="renew", exclusive=True, exit_on_error=False)
+            work(self, self._renew, "renew", exclusive=True)
         else:
             super().choose(choice)
 

@@ -13,6 +13,8 @@ T = TypeVar("T")
 class TypedDialog(Dialog[T]):
     """Its field is `#word`, its one choice beside Cancel is gated by `gate`; Cancel still has the first focus."""
 
+    AUTO_FOCUS = "#cancel"
+
     def gate(self, value: str) -> bool:
         """Whether the choice may be taken with this text."""
         raise NotImplementedError

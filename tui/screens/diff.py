@@ -17,6 +17,7 @@ from tui.screens.base import LiveScreen
 from tui.snap import Facts
 from tui.widgets.panel import Panel
 from tui.words import fit, plain
+from tui.work import work
 
 if TYPE_CHECKING:
     from tui.widgets.panel import Line
@@ -26,7 +27,7 @@ MEANING = {"-": "warning", "+": "good"}
 
 
 class DiffScreen(LiveScreen):
-    """`name` as stored, or `text` instead of it; against the profile in force, or against the text `against`."""
+    """`name` as stored, or `text` instead of it; against the profile in force, the profile `other`, or a text."""
 
     tab: ClassVar[str] = "profiles"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,11 +46,12 @@ class DiffScreen(LiveScreen):
     DiffScreen #effect { height: 8; }
     """
 
-    def __init__(self, name: str, text: str | None = None, against: str | None = None) -> None:
+    def __init__(self, name: str, text: str | None = None, against: str | None = None, other: str = "") -> None:
         super().__init__()
         self.profile = name
         self._text = text
         self._against = against
+        self._other = other
         self._old_title = "Theirs" if against is not None else "Running now"
         self._new_title = "Mine" if against is not None else "To apply"
         self._rows: list[Row] = []
@@ -70,32 +72,38 @@ class DiffScreen(LiveScreen):
         return self.size.width < SPLIT_WIDTH if self._is_unified is None else self._is_unified
 
     def on_mount(self) -> None:
-        self.run_worker(self._fetch(), group="diff", exclusive=True, exit_on_error=False)
+        work(self, self._fetch, "diff", exclusive=True)
 
     async def _fetch(self) -> None:
-        client, running = self.program.client, self.program.snap.text("profile.name")
         body: dict[str, str] = {"name": self.profile}
         try:
             new = self._text
             if new is None:
-                stored = Facts(await client.get(f"/admin/profiles/{self.profile}"))
-                new = str(stored.get("text") or "")
-                self._new_title = f"To apply: {self.profile} rev {stored.text('rev', '?')}"
+                new, rev = await self._stored(self.profile, None)
+                self._new_title = f"To apply: {self.profile} rev {rev}"
             else:
                 self._new_title = f"{self._new_title}: {self.profile}"
                 body["text"] = new
-            old = self._against
-            if old is None:
-                # The revision that was started, not what somebody saved since.
-                rev = self.program.snap.whole("profile.rev")
-                stored = Facts(await client.get(f"/admin/profiles/{running}", None if rev is None else {"rev": rev}))
-                old = str(stored.get("text") or "")
-                self._old_title = f"Running now: {running} rev {'?' if rev is None else rev}"
+            old = self._against if self._against is not None else await self._old()
             self._rows = lines.rows(old, new)
-            self._plan = Facts(await client.post("/admin/plan", body))
+            self._plan = Facts(await self.program.client.post("/admin/plan", body))
         except ClientError as error:
             self._fault = error.message
         self.draw()
+
+    async def _old(self) -> str:
+        """The text of the other side: another profile as stored, or the revision in force, whatever was saved since."""
+        if self._other:
+            text, rev = await self._stored(self._other, None)
+            self._old_title = f"{self._other} rev {rev}"
+            return text
+        name, rev = self.program.snap.text("profile.name"), self.program.snap.text("profile.rev")
+        self._old_title = f"Running now: {name} rev {rev}"
+        return (await self._stored(name, rev))[0]
+
+    async def _stored(self, name: str, rev: str | None) -> tuple[str, str]:
+        found = Facts(await self.program.client.get(f"/admin/profiles/{name}", {"rev": rev} if rev else None))
+        return str(found.get("text") or ""), found.text("rev", "?")
 
     def draw(self) -> None:
         """Both texts, or one, and the effects."""
@@ -170,22 +178,23 @@ class DiffScreen(LiveScreen):
 
     def action_apply(self) -> None:
         """From an edit, its own ctrl+r, which saves first; from the list, the review."""
-        from tui.screens.editor import EditorScreen
-
-        below = self.app.screen_stack[-2] if len(self.app.screen_stack) > 1 else None
-        if isinstance(below, EditorScreen):
+        apply = getattr(self._below, "action_apply", None)
+        if apply is not None:
             self.app.pop_screen()
-            below.action_apply()
+            apply()
         else:
             self.program.start_swap(self.profile)
 
-    def action_edit(self) -> None:
-        from tui.screens.editor import EditorScreen
+    @property
+    def _below(self) -> object:
+        """The screen that this one lies over: an editor or the list."""
+        return self.app.screen_stack[-2] if len(self.app.screen_stack) > 1 else None
 
-        below = self.app.screen_stack[-2] if len(self.app.screen_stack) > 1 else None
+    def action_edit(self) -> None:
+        below = self._below
         self.app.pop_screen()
-        if not isinstance(below, EditorScreen):
-            self.app.push_screen(EditorScreen(self.profile))
+        if open_editor := getattr(below, "open_editor", None):
+            open_editor(self.profile)
 
     def action_close(self) -> None:
         self.app.pop_screen()

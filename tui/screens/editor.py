@@ -5,6 +5,7 @@ kept through a lost link, and lies in a rescue file (rescue.py) from the first p
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -23,10 +24,12 @@ from tui.panels import faults
 from tui.panels import plan as plans
 from tui.papers import keep
 from tui.screens.base import LiveScreen
+from tui.screens.diff import DiffScreen
 from tui.snap import Facts, Snap
 from tui.stored import Stored, is_conflict
 from tui.widgets.panel import Panel, Titled
 from tui.widgets.profile_text import ProfileText
+from tui.work import work
 
 if TYPE_CHECKING:
     from tui.widgets.panel import Line
@@ -70,6 +73,7 @@ class EditorScreen(LiveScreen):
     def __init__(self, name: str, text: str | None = None) -> None:
         super().__init__()
         self.profile = name
+        self.area = ProfileText(id="text")
         self._given = text
         self.stored = Stored(name)
         self.problems: list[Facts] = []
@@ -83,15 +87,11 @@ class EditorScreen(LiveScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="upper"):
             with EditBox(id="edit", classes="titled"):
-                yield ProfileText(id="text")
+                yield self.area
             with Vertical(id="right"):
                 yield Panel("Plan (live)", id="live")
                 yield Panel("Field help", id="help")
         yield Panel("Problems", id="problems")
-
-    @property
-    def area(self) -> ProfileText:
-        return self.query_one("#text", ProfileText)
 
     @property
     def text(self) -> str:
@@ -99,7 +99,7 @@ class EditorScreen(LiveScreen):
 
     def on_mount(self) -> None:
         self.area.read_only = True
-        self.run_worker(self._open(), group="open", exclusive=True, exit_on_error=False)
+        work(self, self._open, "open", exclusive=True)
 
     # Opening
 
@@ -147,7 +147,7 @@ class EditorScreen(LiveScreen):
 
     def _check(self, pause_s: float) -> Worker[None]:
         """Exclusive: a newer text cancels the check of an older one, so no old answer is ever shown."""
-        return self.run_worker(self._judge(pause_s), group="check", exclusive=True, exit_on_error=False)
+        return work(self, partial(self._judge, pause_s), "check", exclusive=True)
 
     async def _judge(self, pause_s: float) -> None:
         await asyncio.sleep(pause_s)
@@ -264,18 +264,16 @@ class EditorScreen(LiveScreen):
         self._draw()
 
     def action_diff(self) -> None:
-        from tui.screens.diff import DiffScreen
-
         self.app.push_screen(DiffScreen(self.profile, self.text))
 
     def action_save(self) -> None:
-        self.run_worker(self._save(), group="save", exit_on_error=False)
+        work(self, self._save, "save")
 
     def action_apply(self) -> None:
         if self.has_errors:
             self.notify("No swap while there are errors; ctrl+g goes to the next one.", severity="warning")
         else:
-            self.run_worker(self._apply(), group="save", exit_on_error=False)
+            work(self, self._apply, "save")
 
     async def _apply(self) -> None:
         if self.text != self.stored.saved and not await self._save():
@@ -345,17 +343,13 @@ class EditorScreen(LiveScreen):
             await self._fill(theirs.shown)
             self.notify(f"Their text is shown; yours is in {path}.", timeout=10, markup=False)
         elif choice == "diff":
-            from tui.screens.diff import DiffScreen
-
-            self.app.push_screen(DiffScreen(self.profile, text, against=theirs.shown))
+                self.app.push_screen(DiffScreen(self.profile, text, against=theirs.shown))
         return False
 
     def _refresh_list(self) -> None:
-        from tui.screens.profiles import ProfilesScreen
-
         for screen in self.app.screen_stack:
-            if isinstance(screen, ProfilesScreen):
-                screen.refresh_list(self.profile)
+            if refresh := getattr(screen, "refresh_list", None):
+                refresh(self.profile)
 
     # Leaving
 
@@ -364,7 +358,7 @@ class EditorScreen(LiveScreen):
         self.action_close()
 
     def action_close(self) -> None:
-        self.run_worker(self._close(), group="close", exclusive=True, exit_on_error=False)
+        work(self, self._close, "close", exclusive=True)
 
     async def _close(self) -> None:
         if self.is_unsaved:
@@ -375,6 +369,7 @@ class EditorScreen(LiveScreen):
                 await self._save()
                 if self.is_unsaved:
                     return
+        self._is_loaded = False
         rescue.drop(self.profile)
         if self.is_current:
             self.app.pop_screen()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import ClassVar, cast
 
 from textual.app import ComposeResult
@@ -16,11 +17,13 @@ from tui.dialogs.plan import PlanView
 from tui.keymap import bind
 from tui.panels import profiles as told
 from tui.screens.base import LiveScreen
+from tui.screens.diff import DiffScreen
+from tui.screens.editor import EditorScreen
 from tui.snap import Facts, Snap
-from tui.widgets.filter import FilterLine
 from tui.widgets.panel import Panel, Titled
 from tui.widgets.profile_table import ProfileTable
 from tui.words import plain
+from tui.work import work
 
 PAUSE_S = 0.2  # the cursor rests this long before the planner is asked
 FRESH_S = 15.0  # the list is asked for again after this, since free memory moves
@@ -45,6 +48,7 @@ class ProfilesScreen(LiveScreen):
     """List, details of the row under the cursor, and the planner's reasons."""
 
     tab: ClassVar[str] = "profiles"
+    FILTERS: ClassVar[bool] = True
     CHANGING: ClassVar[frozenset[str]] = frozenset({"swap_to", "clone", "add", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("prof.edit", "edit", "Edit"),
@@ -55,8 +59,6 @@ class ProfilesScreen(LiveScreen):
         bind("prof.add", "add", "Add"),
         bind("prof.validate", "validate", "Validate"),
         bind("prof.delete", "delete", "Delete"),
-        bind("list.filter", "filter", "Filter"),
-        bind("app.back", "clear", "Clear the filter", show=False),
     ]
     CSS = """
     ProfilesScreen .titled { padding: 0 1; }
@@ -88,7 +90,6 @@ class ProfilesScreen(LiveScreen):
                 yield ProfileTable(id="table")
             yield Panel(id="details")
         yield Panel("Why or why not", id="why")
-        yield FilterLine(id="filter")
 
     @property
     def table(self) -> ProfileTable:
@@ -113,7 +114,7 @@ class ProfilesScreen(LiveScreen):
         """Ask for the list again; the answer is drawn when it comes."""
         self._wanted = stand_on or self._wanted
         self._asked_at = time.monotonic()
-        self.run_worker(self._fetch(), group="list", exclusive=True, exit_on_error=False)
+        work(self, self._fetch, "list", exclusive=True)
 
     async def _fetch(self) -> None:
         try:
@@ -164,7 +165,8 @@ class ProfilesScreen(LiveScreen):
         self._ask_plan(pause=True)
 
     def _ask_plan(self, pause: bool) -> None:
-        self.run_worker(self._plan(PAUSE_S if pause else 0.0), group="plan", exclusive=True, exit_on_error=False)
+        ask = partial(self._plan, PAUSE_S if pause else 0.0)
+        work(self, ask, "plan", exclusive=True)
 
     async def _plan(self, pause_s: float) -> None:
         await asyncio.sleep(pause_s)
@@ -190,13 +192,10 @@ class ProfilesScreen(LiveScreen):
 
     def open_editor(self, name: str, text: str | None = None) -> None:
         """Edit a profile; with `text` a new one that is not on the server yet."""
-        from tui.screens.editor import EditorScreen
-
-        self.app.push_screen(EditorScreen(name, text))
+        if not any(isinstance(each, EditorScreen) and each.profile == name for each in self.app.screen_stack):
+            self.app.push_screen(EditorScreen(name, text))
 
     def action_diff(self) -> None:
-        from tui.screens.diff import DiffScreen
-
         if self.current:
             self.app.push_screen(DiffScreen(self.table.current))
 
@@ -211,7 +210,7 @@ class ProfilesScreen(LiveScreen):
 
     def action_clone(self) -> None:
         if self.current:
-            self.run_worker(self._clone(self.table.current), group="make", exit_on_error=False)
+            work(self, partial(self._clone, self.table.current), "make")
 
     async def _clone(self, source: str) -> None:
         name = await self._new_name(f"Clone {source}", f"{source}-2")
@@ -226,7 +225,7 @@ class ProfilesScreen(LiveScreen):
         self.open_editor(name, renamed(text, name))
 
     def action_add(self) -> None:
-        self.run_worker(self._add(), group="make", exit_on_error=False)
+        work(self, self._add, "make")
 
     async def _add(self) -> None:
         if name := await self._new_name("New profile", ""):
@@ -237,7 +236,7 @@ class ProfilesScreen(LiveScreen):
         return await self.program.ask(NewName(title, name, taken))
 
     def action_validate(self) -> None:
-        self.run_worker(self._validate(), group="validate", exclusive=True, exit_on_error=False)
+        work(self, self._validate, "validate", exclusive=True)
 
     async def _validate(self) -> None:
         """Each file by the service's own check, anew; the row keeps what was found."""
@@ -277,7 +276,7 @@ class ProfilesScreen(LiveScreen):
         if why_not:
             self.notify(f"{name}: {why_not}.", severity="warning", markup=False)
         else:
-            self.run_worker(self._delete(profile), group="make", exit_on_error=False)
+            work(self, partial(self._delete, profile), "make")
 
     async def _delete(self, profile: Facts) -> None:
         name = profile.text("name", "?")
@@ -293,19 +292,30 @@ class ProfilesScreen(LiveScreen):
             self.notify(f"{name} was not deleted: {error.message}", severity="error", markup=False)
         self.refresh_list()
 
-    # Filter
-
-    def action_filter(self) -> None:
-        """Words, `field:value`, `!word`: name, model, ctx, fit, state, kv."""
-        self.query_one("#filter", FilterLine).open()
-
-    def on_filter_line_changed(self, event: FilterLine.Changed) -> None:
-        event.stop()
-        self._filter = event.text
+    def filter(self, text: str) -> None:
+        """Words, `field:value`, `!word`; fields are the columns' names."""
+        self._filter = text
         self._draw()
 
-    def action_clear(self) -> None:
-        self.query_one("#filter", FilterLine).clear()
+    def command(self, word: str, rest: list[str]) -> bool:
+        """`:edit P`, `:plan P`, `:diff A B`."""
+        if word == "edit":
+            self.open_editor(rest[0])
+        elif word == "plan":
+            work(self, partial(self._show_plan, rest[0]), "plan")
+        elif word == "diff":
+            self.app.push_screen(DiffScreen(rest[1], other=rest[0]))
+        else:
+            return False
+        return True
+
+    async def _show_plan(self, name: str) -> None:
+        try:
+            plan = Facts(await self.program.client.post("/admin/plan", {"name": name}))
+        except ClientError as error:
+            self.notify(f"no plan of {plain(name)}: {error.message}", severity="error", markup=False)
+            return
+        self.app.push_screen(PlanView(name, plan))
 
 
 def renamed(text: str, name: str) -> str:

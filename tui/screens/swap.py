@@ -4,6 +4,7 @@ The newest picture comes with each state document; log and last engine lines are
 server's. What is shown survives a lost link, and a second operator sees the same.
 """
 
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -19,6 +20,7 @@ from tui.panels.swap import Around, abort_cost, is_free_to_abort, right_of_title
 from tui.screens.base import LiveScreen
 from tui.snap import Facts, Snap
 from tui.widgets.panel import Panel
+from tui.work import work
 
 
 class SwapScreen(LiveScreen):
@@ -64,7 +66,7 @@ class SwapScreen(LiveScreen):
         if snap.link.is_up and snap.text("swap.id") == wanted and wanted:
             self._merge(snap.at("swap"))
         if wanted and snap.link.is_up and (not self._swap or self.is_going):
-            self.run_worker(self._fetch(wanted), group="swap", exclusive=False, exit_on_error=False)
+            work(self, partial(self._fetch, wanted), "swap")
         self._draw(snap)
 
     def _merge(self, brief: Facts) -> None:
@@ -135,7 +137,7 @@ class SwapScreen(LiveScreen):
         self.program.swap_watch.leave()
 
     def action_abort(self) -> None:
-        self.run_worker(self._abort(self._swap), group="abort", exclusive=True, exit_on_error=False)
+        work(self, partial(self._abort, self._swap), "abort", exclusive=True)
 
     async def _abort(self, swap: Facts) -> None:
         id = swap.text("id")
@@ -160,14 +162,26 @@ class SwapScreen(LiveScreen):
             self.program.start_swap(name, self._swap.text("note"))
 
     def action_edit(self) -> None:
-        from tui.screens.editor import EditorScreen
-
         if name := self._swap.text("to"):
-            self.run_worker(self._edit(EditorScreen(name)), group="edit", exit_on_error=False)
+            self.program.tell_screen("profiles", "edit", [name])
 
-    async def _edit(self, editor: LiveScreen) -> None:
-        await self.app.switch_mode("profiles")
-        await self.app.push_screen(editor)
+    def command(self, word: str, rest: list[str]) -> bool:
+        """`:report swap [ID]`: of the swap that is shown, or of another."""
+        if word != "report":
+            return False
+        if rest:
+            work(self, partial(self._report, rest[0]), "report")
+        else:
+            self.action_report()
+        return True
+
+    async def _report(self, id: str) -> None:
+        try:
+            found = Facts(await self.program.client.get(f"/admin/swap/{id}"))
+        except ClientError as error:
+            self.notify(error.message, severity="error", markup=False)
+            return
+        self.program.copy(report.report(found, self.program.snap.text("host")), f"swap-{id}")
 
     def action_start(self) -> None:
         self.program.start_swap(last_profile(self.program.snap) or None, "started again after a crash")

@@ -1,0 +1,203 @@
+"""The one question before a swap, and every other dialog of these screens: what enter does, what is sent. Scripted."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.tui.fake import Fake
+from tests.tui.frames import frame, see, until
+from tests.tui.shelf import Shelf
+from tests.tui.swaps import Swaps
+from tui.dialogs.base import Ask, Dialog
+from tui.dialogs.close import Close
+from tui.dialogs.confirm_word import ConfirmWord
+from tui.dialogs.conflict import Conflict
+from tui.dialogs.name import NewName
+from tui.dialogs.pick import Pick
+from tui.dialogs.plan import PlanView
+from tui.dialogs.review import OLD_S, Review
+from tui.panels import split
+from tui.panels.pieces import plain
+from tui.snap import Facts
+
+
+@pytest.fixture
+def shelf(fake: Fake) -> Shelf:
+    return Shelf(fake)
+
+
+@pytest.fixture
+def swaps(fake: Fake) -> Swaps:
+    return Swaps().play(fake)
+
+
+async def at_review(pilot, name: str = "long-doc") -> None:
+    await see(pilot, "[READY]")
+    pilot.app.start_swap(name)
+    await see(pilot, f"-> {name} rev", "Swap now")
+
+
+async def test_a08_enter_twice_and_escape_send_nothing_tab_enter_sends_one(window, shelf: Shelf, swaps: Swaps) -> None:
+    async with window(120, 36) as pilot:
+        await see(pilot, "[READY]")
+        await pilot.press("2")
+        await see(pilot, "> quick-verify")
+        await pilot.press("j", "s")
+        await see(pilot, "Swap now")
+        await pilot.press("enter")
+        await until(pilot, lambda: not pilot.app.screen.is_modal)
+        await pilot.press("s")
+        await see(pilot, "Swap now")
+        await pilot.press("escape")
+        await until(pilot, lambda: not pilot.app.screen.is_modal)
+        assert swaps.posts == []
+        await pilot.press("s")
+        await see(pilot, "Swap now")
+        await pilot.press("tab", "enter", "enter", "enter")
+        await until(pilot, lambda: swaps.posts)
+        await see(pilot, "swap" if not swaps.posts else "Swap 0042")
+        assert [post["body"] for post in swaps.posts] == [{"to": "long-doc", "rev": 6, "note": ""}]
+
+
+def dialogs(shelf: Shelf) -> dict[str, Callable[[], Dialog[Any]]]:
+    plan = Facts(shelf.plan("long-doc", shelf.texts["long-doc"]))
+    rows = [Facts(row) for row in shelf.listed()["profiles"]]
+    return {
+        "review": lambda: Review(plan, Facts(shelf.fake.state)),
+        "conflict": lambda: Conflict("long-doc", Facts({})),
+        "close": lambda: Close("long-doc"),
+        "word": lambda: ConfirmWord("Delete x", ["Delete it?"], "x"),
+        "pick": lambda: Pick("Which?", rows),
+        "name": lambda: NewName("New", "", ["a"]),
+        "plan": lambda: PlanView("long-doc", plan),
+        "ask": lambda: Ask("Really?", ["It cannot be undone."]),
+    }
+
+
+async def test_every_dialog_opens_on_cancel_fits_its_window_and_enter_gives_nothing(window, shelf: Shelf) -> None:
+    async with window(120, 36) as pilot:
+        await see(pilot, "[READY]")
+        for width, height in ((120, 36), (80, 24), (60, 16)):
+            await pilot.resize_terminal(width, height)
+            for name, make in dialogs(shelf).items():
+                given: list[Any] = []
+                dialog = make()
+                await pilot.app.push_screen(dialog, given.append)
+                await until(pilot, lambda d=dialog: d.is_current and d.focused is not None, what=name)
+                assert dialog.focused is not None
+                assert dialog.focused.id == "cancel", name
+                lines = frame(pilot.app).splitlines()
+                assert {len(line) for line in lines} == {width}, name
+                assert dialog.query_one("#cancel").region.bottom < height, f"{name}: its choices are in the window"
+                await pilot.press("enter", "enter")
+                await until(pilot, lambda g=given: g == [None], what=name)
+                assert pilot.app.screen.is_modal is False
+
+
+async def test_the_review_tells_numbers_stages_rollback_and_side_effects(window, shelf: Shelf, swaps: Swaps) -> None:
+    plan = shelf.plan("long-doc", shelf.texts["long-doc"])
+    total = f"{plan['total_bytes'] / 2**30:.2f}"
+    async with window(120, 36) as pilot:
+        await at_review(pilot)
+        for stage in plan["stages"]:
+            assert f"{stage['name']} " in frame(pilot.app)
+        await see(pilot, total, "no service for about 11 s", "roll back to quick-verify", "'fallback'", "429")
+        await pilot.resize_terminal(80, 24)
+        await see(pilot, total, "limits 60+15+30+180+20 s", "rollback   quick-verify", "Warnings: none.")
+
+
+async def test_a_note_goes_with_the_swap_and_hides_no_key(window, shelf: Shelf, swaps: Swaps) -> None:
+    async with window(120, 36) as pilot:
+        await at_review(pilot)
+        await pilot.press("shift+tab", *"hl qs", "tab", "tab", "enter")
+        await until(pilot, lambda: swaps.posts)
+        assert swaps.posts[0]["body"]["note"] == "hl qs"
+
+
+async def test_a_plan_that_does_not_fit_cannot_be_taken(window, shelf: Shelf, swaps: Swaps) -> None:
+    async with window(80, 24) as pilot:
+        await at_review(pilot, "huge-test")
+        await see(pilot, "( Swap now )", "huge-test needs 121.4")
+        await pilot.press("tab", "enter", "tab", "enter")
+        await pilot.pause()
+        assert swaps.posts == []
+
+
+async def test_a_plan_of_over_ten_minutes_is_made_anew_before_it_counts(window, shelf: Shelf, swaps: Swaps) -> None:
+    async with window(120, 36) as pilot:
+        await at_review(pilot)
+        asked = len(shelf.fake.bodies("POST", "/admin/plan"))
+        review = pilot.app.screen
+        review.asked_at -= OLD_S + 1
+        shelf.revs["long-doc"] = 7  # somebody saved meanwhile
+        await pilot.press("tab", "enter")
+        await see(pilot, "was made anew: look again")
+        assert len(shelf.fake.bodies("POST", "/admin/plan")) == asked + 1
+        assert swaps.posts == []
+        assert review.focused.id == "cancel"
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: swaps.posts)
+        assert swaps.posts[0]["body"]["rev"] == 7
+
+
+async def test_s_elsewhere_picks_a_profile_first(window, shelf: Shelf, swaps: Swaps) -> None:
+    async with window(80, 24) as pilot:
+        await see(pilot, "[READY]")
+        await pilot.press("s")
+        await see(pilot, "Swap to which profile?", "huge-test")
+        await pilot.press("j", "j", "enter")
+        await see(pilot, "Review: swap quick-verify -> long-doc")
+
+
+async def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_key(window, shelf: Shelf, swaps: Swaps) -> None:
+    async with window(120, 36) as pilot:
+        await at_review(pilot)
+        begin, lost = shelf.fake.answers["POST", "/admin/swap"], []
+
+        def lose_the_first(asked):
+            status, document = begin(asked)
+            if not lost:
+                lost.append(document)
+                return 200, b"{"  # the line broke in the middle of the answer
+            return status, document
+
+        shelf.fake.answers["POST", "/admin/swap"] = lose_the_first
+        await pilot.press("tab", "enter")
+        await see(pilot, "Swap 0042")
+        keys = {post["key"] for post in swaps.posts}
+        assert len(swaps.posts) == 2
+        assert len(keys) == 1 and keys != {""}
+        assert [swap["id"] for swap in [*swaps.done, *filter(None, [swaps.current])]] == ["0042"]
+
+
+async def test_two_hasty_keys_open_one_review(window, shelf: Shelf, swaps: Swaps) -> None:
+    async with window(120, 36) as pilot:
+        await see(pilot, "[READY]")
+        pilot.app.start_swap("long-doc")
+        pilot.app.start_swap("long-doc")
+        await see(pilot, "Swap now")
+        await asyncio.sleep(0.1)
+        assert len(pilot.app.screen_stack) == 2
+
+
+async def test_an_unknown_profile_is_named_and_nothing_is_sent(window, shelf: Shelf, swaps: Swaps) -> None:
+    async with window(80, 24) as pilot:
+        await see(pilot, "[READY]")
+        pilot.app.start_swap("nobody")
+        await see(pilot, "there is no profile 'nobody'")
+        assert swaps.posts == []
+
+
+def test_the_bars_add_up_and_the_new_engine_takes_the_place_of_the_old(fake: Fake) -> None:
+    before = split.now(Facts(fake.state))
+    assert before is not None
+    after = split.after(before, Facts({"weights_bytes": 30 << 30, "kv_bytes": 1 << 30, "engine_bytes": 1 << 30}))
+    for width in (20, 60, 90):
+        for part in (before, after):
+            told = plain(split.bar(part, width))
+            assert len(told) == width
+    assert after.other == before.other
+    assert after.used == 32 << 30
+    assert after.cache < before.cache, "the page cache gives way"
