@@ -84,22 +84,22 @@ class Logbook:
         self._shorten()
 
     def seen(self, level: str, sources: Sequence[str]) -> list[Entry]:
-        """The lines of at least this level and of these sources; gaps and marks always."""
+        """The lines of at least this level and of these sources (none named: all); gaps and marks always."""
         least, wanted = LEVELS.index(level), set(sources)
         always = ("gap", "mark")
-        return [e for e in self.entries if e.kind in always or (e.rank >= least and e.source in wanted)]
+        return [e for e in self.entries if e.kind in always or (e.rank >= least and (not wanted or e.source in wanted))]
 
-    def forget_copies(self, since: float) -> None:
-        """The service tells its own lines of this time and later: what was read elsewhere of them goes."""
-        kept = [entry for entry in self.entries if entry.kind != "copy" or entry.time < since]
+    def forget_copies(self, source: str, since: float = 0.0) -> None:
+        """The service tells its own lines of this time and later: what another source had of them goes."""
+        kept = [e for e in self.entries if e.kind != "copy" or e.source != source or e.time < since]
         if len(kept) < len(self.entries):
             self.entries[:] = kept
             self.version += 1
 
     def sources(self) -> list[str]:
-        """The sources that have lines, in the order of SOURCES."""
-        found = {entry.source for entry in self.entries}
-        return [source for source in SOURCES if source in found]
+        """The sources that have lines: those we know in the order of SOURCES, then those of another version."""
+        found = {entry.source for entry in self.entries if entry.source}
+        return [source for source in SOURCES if source in found] + sorted(found - set(SOURCES))
 
     def _put(self, entry: Entry, is_before: bool = False) -> None:
         self._count += 1

@@ -7,11 +7,12 @@ and the rest is named in a line; so a flood costs two questions a look, however 
 from collections.abc import Callable, Sequence
 
 from tui.client import Client, ClientError
-from tui.logbook import Entry, Logbook
+from tui.logbook import Entry, Kind, Logbook
 from tui.snap import Facts
 from tui.units import count
 
 PAGE = 500
+LOGGED = ("swap", "worker")  # kinds of events that are written to the log in the same words
 BACKLOG = 1000  # lines to begin with: about 100 kB
 
 
@@ -34,7 +35,7 @@ class Feed:
             await self._read()
             self.fault = ""
         except ClientError as error:
-            self.fault = "this service has no log to read" if error.status == 404 else error.message
+            self.fault = "it has no log to read, it is older" if error.status == 404 else error.message
 
     async def _read(self) -> None:
         is_new = self._after is None
@@ -44,7 +45,9 @@ class Feed:
             self._book.gap("the service was started anew; lines of the last seconds before may be missing")
             page, is_new = await self._page(limit=BACKLOG), True
         self._boot = boot
-        lines, lost = page.rows("lines"), page.whole("dropped") or 0
+        known = 0 if is_new else self._after or 0
+        lines = [line for line in page.rows("lines") if (line.whole("id") or known + 1) > known]
+        lost = page.whole("dropped") or 0
         if len(lines) >= PAGE and not is_new:
             last = _last_id(lines, 0)
             page = await self._page(limit=PAGE)
@@ -55,7 +58,8 @@ class Feed:
         if lost:
             self._book.gap(f"{count(lost)} lines are missing: they came too fast", entries[0].time if entries else None)
         if entries:
-            self._book.forget_copies(entries[0].time)
+            self._book.forget_copies("docker", entries[0].time)
+            self._book.forget_copies("event")
             self.last_time = max(self.last_time, entries[-1].time)
         self._book.add(entries, self._clock(), is_backlog=is_new)
         following = page.whole("next")
@@ -65,13 +69,15 @@ class Feed:
         return Facts(await self._client.get("/admin/logs", params=params))
 
     def take(self, events: Sequence[Facts]) -> None:
-        """Events that are not in the book yet; a few hundred ids are remembered."""
+        """Events that are not in the book yet, but none that the log tells too; a thousand ids are remembered."""
+        has_log = self._after is not None and not self.fault
         fresh = []
         for event in events:
             name = event.text("id") or f"{event.num('time')} {event.text('text')}"
             if name not in self._events:
                 self._events[name] = None
-                fresh.append(_event(event))
+                if not (has_log and event.text("kind") in LOGGED):
+                    fresh.append(_event(event))
         for name in list(self._events)[:-1000]:
             del self._events[name]
         if fresh:
@@ -85,7 +91,8 @@ def _entry(line: Facts) -> Entry:
 
 def _event(event: Facts) -> Entry:
     words = f"{event.text('kind')}: {event.text('text')}"
-    return Entry(event.num("time") or 0.0, event.text("level", "info"), "event", words)
+    kind: Kind = "copy" if event.text("kind") in LOGGED else "line"
+    return Entry(event.num("time") or 0.0, event.text("level", "info"), "event", words, kind)
 
 
 def _last_id(lines: Sequence[Facts], otherwise: int) -> int:

@@ -67,7 +67,7 @@ def test_copies_go_when_the_service_tells_its_lines_itself() -> None:
     book = Logbook()
     copies = [Entry(2, "info", "docker", "lost?", "copy"), Entry(5, "info", "docker", "again", "copy")]
     book.add([line(1, "served"), *copies, Entry(6, "warning", "docker", "die exitCode=137")], 0.0)
-    book.forget_copies(since=4)
+    book.forget_copies("docker", since=4)
     assert texts(book) == ["served", "lost?", "die exitCode=137"]
 
 

@@ -121,7 +121,21 @@ async def test_an_odd_page_is_no_end(fake: Fake, reader: Reader, page: dict[str,
 
 async def test_an_older_service_has_no_log(fake: Fake, reader: Reader) -> None:
     await reader.read()
-    assert reader.feed.fault == "this service has no log to read"
+    assert reader.feed.fault == "it has no log to read, it is older"
+
+
+async def test_events_that_the_log_tells_too_are_shown_once(fake: Fake, reader: Reader) -> None:
+    def event(n: int, kind: str) -> Facts:
+        return Facts({"id": f"b-{n}", "time": float(n), "kind": kind, "level": "info", "text": "words"})
+
+    await reader.read()
+    reader.feed.take([event(1, "swap"), event(2, "host")])
+    assert [e.text for e in reader.book.entries] == ["swap: words", "host: words"], "no log: all of them"
+    ring = Ring(fake)
+    ring.count = 1
+    assert await reader.read() == ["one 1", "host: words"]
+    reader.feed.take([event(3, "worker"), event(4, "state")])
+    assert [e.text for e in reader.book.entries] == ["one 1", "host: words", "state: words"]
 
 
 def test_events_come_once_though_they_are_told_twice(fake: Fake) -> None:

@@ -182,6 +182,9 @@ def test_the_newest_event_comes_first() -> None:
     assert "WARN  request  a request was cut off" in shown[0]
     assert "INFO  swap     long-doc -> quick-verify ok 11.8 s" in shown[1]
     assert words(events(snap(events=[]), ASCII, 116, 3)) == ["nothing has happened yet"]
+    document = snap()
+    twice = Snap(document.facts, document.link, tuple(document.rows("events")[::-1] * 2), document.now)
+    assert words(events(twice, ASCII, 116, 9)) == shown, "told by the stream and by the document"
 
 
 @pytest.mark.parametrize("facts,state,age_s", [

@@ -16,8 +16,9 @@ def events(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
 
 
 def recent(snap: Snap) -> list[Facts]:
-    """Events in their order: those that were followed, else the few in the state document."""
-    return list(snap.events) or snap.rows("events")
+    """Events by time, each once: those that were followed, else the few in the state document."""
+    found = {event.text("id") or str(number): event for number, event in enumerate(snap.events or snap.rows("events"))}
+    return sorted(found.values(), key=lambda event: event.num("time") or 0.0)
 
 
 def event_line(event: Facts) -> list[Part]:

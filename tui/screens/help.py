@@ -101,19 +101,17 @@ class HelpScreen(LiveScreen):
     # What it says
 
     def entries(self) -> tuple[list[Entry], list[Entry]]:
-        """Every binding of that screen that has a description, one entry for all keys of one: the program's, its own."""
-        everywhere: dict[str, list[ActiveBinding]] = {}
-        here: dict[str, list[ActiveBinding]] = {}
+        """Each description among that screen's bindings once, with all its keys: the program's, and its own."""
+        found: dict[str, list[ActiveBinding]] = {}
         for active in self.origin.active_bindings.values() if self.origin else ():
             if active.binding.description:
-                family = (active.binding.id or EVERYWHERE[0]).split(".")[0]
-                group = everywhere if family in EVERYWHERE else here
-                group.setdefault(active.binding.description, []).append(active)
-        return self._grouped(everywhere), self._grouped(here)
+                found.setdefault(active.binding.description, []).append(active)
+        here = {words: group for words, group in found.items() if any(_is_own(each) for each in group)}
+        return self._grouped({words: found[words] for words in found if words not in here}), self._grouped(here)
 
-    def _grouped(self, actions: Mapping[str, list[ActiveBinding]]) -> list[Entry]:
+    def _grouped(self, groups: Mapping[str, list[ActiveBinding]]) -> list[Entry]:
         found = []
-        for group in actions.values():
+        for group in groups.values():
             _node, binding, is_on, _tip = group[0]
             # No terminal sends the super key; Textual binds it for its web page.
             typed = [each.binding for each in group if not each.binding.key.startswith("super+")]
@@ -132,18 +130,19 @@ class HelpScreen(LiveScreen):
         if name == "commands":
             rows = {word: (c.follows, c.help) for word, c in COMMANDS.items() if word == "logs" or word not in MODES}
             return [*commands(rows, width), [(f":{MODES[0]} .. :{MODES[-1]}", "strong"), "  a screen"]]
-        return pairs(self._terminal(snap), 8)
+        return pairs(self._terminal(snap, width - 9), 8)
 
-    def _terminal(self, snap: Snap) -> list[tuple[str, str]]:
+    def _terminal(self, snap: Snap, width: int) -> list[tuple[str, str]]:
         """What this program found out: half of every question about how it looks."""
         looks, program = self.program.looks, self.program
         term, more = os.environ.get("TERM", "-"), os.environ.get("COLORTERM", "")
+        path = str(user_file()).replace(os.path.expanduser("~"), "~", 1)
         signs = "plain signs" if looks.ascii else "box signs"
         return [
             ("Terminal", f"{term} {more}".rstrip() + f"  {program.size.width}x{program.size.height}"),
             ("Looks", f"{looks.colours} colours, {signs}"),
             ("Theme", f"{program.theme}, mouse {'on' if program.config['mouse'] else 'off'}"),
-            ("Config", str(user_file()).replace(os.path.expanduser("~"), "~", 1)),
+            ("Config", path if len(path) <= width else f"{looks.more}{path[1 - width :]}"),
             ("Service", snap.link.url),
             ("Version", f"{snap.text('version', '-')}, admin API {snap.text('api', '-')}"),
         ]
@@ -180,3 +179,8 @@ class HelpScreen(LiveScreen):
             self.notify(f"no file was written: {error}", severity="error", markup=False)
             return
         self.notify(f"written to {path}", markup=False)
+
+
+def _is_own(active: ActiveBinding) -> bool:
+    """Whether a key belongs to the screen or a panel of it, not to the program; Textual's own have no id."""
+    return (active.binding.id or EVERYWHERE[0]).split(".")[0] not in EVERYWHERE

@@ -137,7 +137,7 @@ class LogsScreen(LiveScreen):
         words = ["FOLLOW" if view.follows else "follow off (f, end)"]
         words.append(f"{'level' if is_wide else ''}>={LEVEL_WORDS[view.level][0]}")
         words += [f"{'find ' if is_wide else ''}'{view.wanted}' {at}/{n}"] if view.wanted else []
-        sources = "all" if view.sources == SOURCES else " ".join(view.sources)
+        sources = " ".join(view.sources) or "all"
         view.caption(f"Logs  {sources}", "  ".join(words))
         looks, width = self.program.looks, max(view.size.width, 1)
         view.foot(cut(looks.line(*self._foot(is_wide)), width, looks.more))
@@ -149,14 +149,15 @@ class LogsScreen(LiveScreen):
         faults = self.faults()
         if faults and not self.program.snap.link.is_up:
             return [" ", (f"! {faults[0]}", "warning")]
-        names = [(source, source if is_wide else SHORT[source]) for source in self.book.sources()]
-        marks = [f"[{'x' if source in self.view.sources else ' '}]{name}" for source, name in names]
+        names = [(source, source if is_wide else SHORT.get(source, source[:3])) for source in self.book.sources()]
+        wanted = self.view.sources or [source for source, _ in names]
+        marks = [f"[{'x' if source in wanted else ' '}]{name}" for source, name in names]
         missing = f"   not here: {', '.join(fault.split(':')[0] for fault in faults)}" if faults and is_wide else ""
         return [(f" {count(len(self.book.entries))} of {KEPT:,} lines   {' '.join(marks)}{missing}", "dim")]
 
     def faults(self) -> list[str]:
-        """Which sources cannot be read, each with what is missing."""
-        service = [f"service: {self.feed.fault}"] if self.feed.fault else []
+        """Which sources cannot be read, each with what is missing; a lost link is the banner's."""
+        service = [f"service: {self.feed.fault}"] if self.feed.fault and self.program.snap.link.is_up else []
         return [fault for fault in (*service, self._docker.fault, self._kernel.fault) if fault]
 
     # Keys
@@ -184,7 +185,7 @@ class LogsScreen(LiveScreen):
 
     def action_source(self) -> None:
         """All, then each source that has lines alone, then all again."""
-        choices: list[tuple[str, ...]] = [SOURCES, *((source,) for source in self.book.sources())]
+        choices: list[tuple[str, ...]] = [(), *((source,) for source in self.book.sources())]
         at = choices.index(self.view.sources) if self.view.sources in choices else -1
         self.view.sources = choices[(at + 1) % len(choices)]
         self.view.reload()
@@ -219,7 +220,7 @@ class LogsScreen(LiveScreen):
         if unknown := [name for name in rest if name not in (*sources, "all") and not levels]:
             words = f"logs: '{unknown[0]}' is no source and no level; there are all, {', '.join((*SOURCES, *LEVELS))}"
             self.notify(words, severity="warning", markup=False)
-        self.view.sources = tuple(sources) or SOURCES
+        self.view.sources = tuple(sources)
         self.view.level = levels[0] if levels else self.view.level
         self.view.reload()
         return True

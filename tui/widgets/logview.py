@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tui.keymap import bind
-from tui.logbook import SOURCES, Entry, Logbook, matches
+from tui.logbook import Entry, Logbook, matches
 from tui.panels.loglines import TIMES, Form, height, row
 from tui.widgets.panel import Titled, looks_of
 from tui.words import ascii_only
@@ -40,7 +40,7 @@ class LogView(Titled, can_focus=True):
         self._title = "Logs"
         self._book = book
         self.level = "info"
-        self.sources: tuple[str, ...] = SOURCES
+        self.sources: tuple[str, ...] = ()  # none named: all
         self.times = TIMES[0]
         self.wraps = False
         self.follows = True
