@@ -5,6 +5,7 @@ byte, so that is the question asked. A tunnel to another machine's service is to
 """
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,4 +39,4 @@ def alive(snap: Snap, file: Path = MEMINFO) -> Snap | None:
     """The snapshot with this machine's memory in place of the old one; None when it is another machine's."""
     if not is_here(snap, file):
         return None
-    return Snap(Facts({"memory": {"machine": machine(file)}}), snap.link, now=snap.link.at or 0.0)
+    return Snap(Facts({"memory": {"machine": machine(file)}}), replace(snap.link, is_up=True), now=snap.link.at or 0.0)

@@ -96,13 +96,13 @@ def memory(snap: Snap, looks: Looks, width: int, height: int) -> Picture:
     unit = scale(planned, kv, parts.engine)  # one for the engine's three, so that they compare by eye
 
     def mine(n: float | None) -> str:
-        return f"{unit.of(n).replace(',', ''):>6} {unit.unit}"
+        return f"{unit.of(n).replace(',', ''):>6} {unit.unit}" if n is not None else f"{'-':>6}    "
 
     cache, free, is_resident = (" cache", " free ", " resident") if width >= ROOMY else ("", "", "")
     in_use = f"used {unit.of(used)}  {percent(used, kv)}" if width >= ROOMY else f"{percent(used, kv)} used"
     lines: list[list[Part]] = [
         bar(parts, width),
-        [("W", "part1"), f" weights{mine(planned)}  {resident(parts, planned)}{old}{is_resident}"],
+        [("W", "part1"), f" weights{mine(planned)}  {resident(parts, planned)}{old if planned else ''}{is_resident}"],
         [("K", "part2"), f" kv     {mine(kv)}  {in_use}"],
         [("c", "part3"), f" engine {mine(parts.engine)} ", ("=", "part4"), f"{cache}{_gib(parts.cache, 5, 1)} GiB"],
         [("o", "part5"), f" system {_gib(parts.other, 6)} GiB ", (".", "dim"), f"{free}{_gib(parts.free, 5, 1)} GiB"],

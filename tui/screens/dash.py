@@ -133,7 +133,9 @@ class DashScreen(LiveScreen):
         if docker.engine is not None:
             lines.append(looks.line(("docker says: ", "strong"), docker.engine.words))
         lines += [looks.line((f"{key:3}", "strong"), words) for key, words in TODO]
-        self.query_one("#todo", Panel).show(lines)
+        panel = self.query_one("#todo", Panel)
+        panel.show(lines)
+        panel.mark_stale("")
         if time.monotonic() - self._docker_at > DOCKER_EVERY_S:
             self._docker_at = time.monotonic()
             self.run_worker(self._ask_docker(snap.link.url), group="docker", exclusive=True, exit_on_error=False)

@@ -90,6 +90,7 @@ class HelpScreen(LiveScreen):
             here = f": {self._where()}" if name == "here" else ""
             shown = [cut(looks.line(*parts), max(width, 1), looks.more) for parts in lines]
             panel.show(shown, f"{TITLES[name]}{here}", right)
+            panel.mark_stale("")
 
     def _where(self) -> str:
         tab = getattr(self.origin, "tab", "") or "dialog"

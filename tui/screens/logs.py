@@ -117,6 +117,7 @@ class LogsScreen(LiveScreen):
 
     def show(self, snap: Snap) -> None:
         self.feed.take(snap.events)
+        self.view.mark_stale("")  # lines have their own times, and docker's are new
         self._reload()
 
     def _reload(self) -> None:
