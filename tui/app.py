@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -41,7 +42,9 @@ from tui.theme import OWN, first_theme
 from tui.widgets.keybar import KeyBar
 
 T = TypeVar("T")
+BETWEEN = "between"
 SCREENS = {
+    BETWEEN: "tui.screens.base:LiveScreen",
     "dash": "tui.screens.dash:DashScreen", "profiles": "tui.screens.profiles:ProfilesScreen",
     "queue": "tui.screens.places:QueuePlace", "batch": "tui.screens.places:BatchPlace",
     "memory": "tui.screens.places:MemoryPlace", "bench": "tui.screens.places:BenchPlace",
@@ -69,7 +72,7 @@ def _screen(mode: str) -> Callable[[], Screen[Any]]:
         try:
             made: Screen[Any] = getattr(import_module(module), name)()
         except Exception as error:
-            return FailedScreen(mode, Fault(error, f"screen {mode}"))
+            return FailedScreen(Fault(error, f"screen {mode}"))
         return made
 
     return make
@@ -82,7 +85,6 @@ class ColibriApp(Actions, Shielded, App[int]):
     CSS_PATH = "theme.tcss"
     ENABLE_COMMAND_PALETTE = False
     MODES: ClassVar[dict[str, Any]] = {name: _screen(name) for name in SCREENS}
-    DEFAULT_MODE = "dash"
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -111,6 +113,7 @@ class ColibriApp(Actions, Shielded, App[int]):
                  pace: Pace | None = None, key_file: str = "") -> None:  # fmt: skip
         self.looks = looks or Looks()
         self.config = config or Config()
+        self.DEFAULT_MODE = self.config["start_screen"]  # type: ignore[misc] - read by Textual when the app is made
         super().__init__()
         for theme in OWN:
             self.register_theme(theme)
@@ -145,8 +148,6 @@ class ColibriApp(Actions, Shielded, App[int]):
         self.set_interval(1.0, self._idle)
         # An old docker client gives the window's size late: ask for it once more.
         self.set_timer(0.3, lambda: os.kill(os.getpid(), signal.SIGWINCH))
-        if self.config["start_screen"] != "dash":
-            self.switch_mode(self.config["start_screen"])
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -161,6 +162,11 @@ class ColibriApp(Actions, Shielded, App[int]):
 
     async def on_unmount(self) -> None:
         await self.client.close()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """What theme.tcss asks for and a theme of Textual does not know."""
+        theme = self.current_theme
+        return {"border-rest": "#7A8494", "border-focus": theme.primary, "title": theme.foreground or theme.primary}
 
     def clear_selection(self) -> None:
         """Textual calls it while a first screen is still being made, where tasks start eagerly (Python 3.12 on)."""
@@ -203,7 +209,9 @@ class ColibriApp(Actions, Shielded, App[int]):
 
     def fault(self, error: Exception, source: MessagePump) -> None:
         """Keep a fault to its screen; the program goes on."""
-        screen = source if isinstance(source, LiveScreen) else self.screen if self.screen_stack else None
+        if not self.screen_stack:
+            return  # on the way out: Textual still hands out events, and there is nothing to show them on
+        screen = source if isinstance(source, LiveScreen) else self.screen
         fault = Fault(error, f"{type(source).__name__} on {type(screen).__name__}")
         self.faults.append(fault)
         if isinstance(screen, LiveScreen):
@@ -229,9 +237,17 @@ class ColibriApp(Actions, Shielded, App[int]):
             self.fault(error, self)
             return True
 
-    def remade(self, screen: LiveScreen) -> Screen[Any]:
-        """A new one of the same kind."""
-        return _screen(screen.mode)() if isinstance(screen, FailedScreen) else type(screen)()
+    async def remake(self, screen: LiveScreen) -> None:
+        """The mode of a screen that failed, begun anew; what lies over a first screen is closed instead."""
+        screen.rescue()
+        if screen is not self.screen_stack[0]:
+            await self.pop_screen()
+            return
+        mode = self.current_mode
+        await self.switch_mode(BETWEEN)
+        await self.remove_mode(mode)
+        self.add_mode(mode, _screen(mode))
+        await self.switch_mode(mode)
 
     # What a screen asks
 
@@ -270,6 +286,8 @@ class ColibriApp(Actions, Shielded, App[int]):
         return binding.description
 
     def get_key_display(self, binding: Binding) -> str:
+        if re.fullmatch(r"f\d+", binding.key):
+            return binding.key.upper()
         return binding.key_display or KEY_WORDS.get(binding.key) or super().get_key_display(binding)
 
     async def ask(self, dialog: ModalScreen[T]) -> T | None:

@@ -1,6 +1,6 @@
 """A file of settings read strictly: every value is text, no key twice, no anchors or tags. Not here: what they mean."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,8 +33,8 @@ def read(path: Path) -> Found:
     import yaml
 
     try:
-        # Events, not values: nothing is built, so that no file can make this large or deep.
-        events = list(yaml.parse(raw.decode("utf-8"), Loader=yaml.SafeLoader))
+        # Events, not values, each looked at before the next is read: no file can make this large, deep or slow.
+        return _found(path, yaml.parse(raw.decode("utf-8"), Loader=yaml.SafeLoader))
     except UnicodeDecodeError:
         raise Wrong(f"{path} is not UTF-8 text") from None
     except yaml.YAMLError as error:
@@ -43,10 +43,9 @@ def read(path: Path) -> Found:
         raise Wrong(f"{path}{where}: {getattr(error, 'problem', None) or 'this is no YAML'}") from None
     except RecursionError:
         raise Wrong(f"{path} is nested too deeply; it should hold a dozen lines") from None
-    return _found(path, events)
 
 
-def _found(path: Path, events: Sequence[object]) -> Found:
+def _found(path: Path, events: Iterable[object]) -> Found:
     import yaml
 
     found = Found()

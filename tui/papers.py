@@ -29,21 +29,17 @@ def folder(env: Mapping[str, str] = os.environ) -> Path:
 def keep(kind: str, text: str, ending: str = "txt") -> Path:
     """Write a text under a new name and say which; OSError when it cannot be."""
     place = folder()
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    now = time.time()
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}.{int(now % 1 * 1_000_000):06}"
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in kind)[:60].strip(".") or "page"
-    for n in range(100):
-        path = place / f"{safe}-{stamp}{f'-{n}' if n else ''}.{ending}"
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        except FileExistsError:
-            continue
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text if text.endswith("\n") else text + "\n")
-        _thin_out(place, safe, ending)
-        return path
-    raise OSError(f"there are a hundred files {safe}-{stamp} in {place} already")
+    path = place / f"{safe}-{stamp}.{ending}"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text if text.endswith("\n") else text + "\n")
+    _thin_out(place, safe, ending)
+    return path
 
 
 def _thin_out(place: Path, kind: str, ending: str) -> None:
-    for old in sorted(place.glob(f"{kind}-????????-??????*.{ending}"))[:-KEPT]:
+    for old in sorted(place.glob(f"{kind}-????????-??????.*.{ending}"))[:-KEPT]:
         old.unlink(missing_ok=True)

@@ -1,16 +1,15 @@
 """Text from outside made safe for a terminal, and text cut to a width. Not here: numbers (units.py), colours."""
 
-import re
-
 from rich.cells import cell_len, set_cell_size
-
-# Control characters of a model's name or a log line would move the cursor; those of writing direction would turn it.
-UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def plain(text: str, most: int = 2000) -> str:
-    """Text from outside without anything that a terminal would obey, on one line, cut at `most` characters."""
-    return UNSAFE.sub("?", text[:most].replace("\t", "    ").replace("\n", " "))
+    """Text from outside on one line, cut at `most` characters, without a sign that a terminal would obey or not draw.
+
+    Control characters of a model's name or a log line would move the cursor; those of direction would turn the line.
+    """
+    text = text[:most].replace("\t", "    ").replace("\n", " ")
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def fit(text: str, width: int, end: str = "~") -> str:

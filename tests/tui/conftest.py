@@ -53,6 +53,6 @@ def window(program) -> Callable[..., Any]:
         app = program(**more)
         async with app.run_test(size=(width, height), notifications=True) as pilot:
             yield pilot
-        assert is_faulty or not app.faults, [fault.words for fault in app.faults]
+        assert is_faulty or not app.faults, "".join(open(fault.file).read() for fault in app.faults)
 
     return opened

@@ -102,7 +102,7 @@ class Fake:
     async def start(self) -> None:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._any)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()

@@ -4,10 +4,12 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from textual import events
 from textual.app import App
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
-from tui.keymap import KEYS
+SIGNS = {"space": " ", "colon": ":", "slash": "/", "question_mark": "?", "enter": "\r", "escape": "\x1b", "tab": "\t"}
 
 
 def frame(app: App) -> str:
@@ -32,6 +34,12 @@ async def see(pilot: Pilot, *words: str, timeout_s: float = 10.0) -> str:
     return frame(pilot.app)
 
 
-def key(id: str) -> str:
-    """The first key of a binding."""
-    return KEYS[id].split(",")[0]
+async def tap(pilot: Pilot, *keys: str) -> None:
+    """Keys as a terminal sends them, all at once; then wait for what they do. Pilot.press rests 50 ms after each.
+
+    Textual puts letters into a text at once and lets every other key bubble up first: within one call letters win.
+    """
+    for key in keys:
+        name = _character_to_key(key) if len(key) == 1 else key
+        pilot.app.post_message(events.Key(name, SIGNS.get(name, key if len(key) == 1 else None)))
+    await asyncio.sleep(0)

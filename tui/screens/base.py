@@ -146,12 +146,9 @@ class LiveScreen(Shielded, Screen[None]):
         panel.focus()
         self.refresh_bindings()
 
-    async def action_try_again(self) -> None:
-        """This screen made anew in place of the one that failed; one that needs more than its class is closed."""
-        try:
-            await self.app.switch_screen(self.program.remade(self))
-        except TypeError:
-            self.app.pop_screen()
+    def action_try_again(self) -> None:
+        """This screen made anew in place of the one that failed; by the program, since this one goes."""
+        self.program.call_later(self.program.remake, self)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Off and in ( ) when the action changes something and nothing can be changed now."""

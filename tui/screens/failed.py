@@ -9,9 +9,8 @@ from tui.screens.base import LiveScreen
 class FailedScreen(LiveScreen):
     """Says what went wrong; `r` asks for the screen anew."""
 
-    def __init__(self, mode: str, fault: Fault) -> None:
+    def __init__(self, fault: Fault) -> None:
         super().__init__()
-        self.mode = mode
         self._first = fault
 
     def body(self) -> ComposeResult:
