@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     document = remote(args).call("GET", "/admin/state")
-    print(json.dumps(document) if args.json else columns(list(rows(document))))
+    # The widest name counts whether it is there or not: a script may cut at a fixed column.
+    print(json.dumps(document) if args.json else columns([(name.ljust(9), words) for name, words in rows(document)]))
     return 0
 
 

@@ -136,13 +136,6 @@ def test_a_bad_request_gets_a_sentence(box: Box) -> None:
     assert caught.value.code == 400 and error["param"] == "temperature" and "Traceback" not in error["message"]
 
 
-def test_host_tune_shows_the_host_and_is_dry(box: Box) -> None:
-    run = ("--profile", "host-tune", "run", "--rm", "host-tune")
-    assert "settings" in json.loads(box.compose(*run, "show", "--json"))
-    assert json.loads(box.compose(*run, "apply", "--json"))["dry_run"] is True
-    assert json.loads(box.compose(*run, "status", "--json"))["changes"] == []
-
-
 def test_stopping_is_quick_and_clean(box: Box) -> None:
     box.compose("stop", "-t", "20", "colibri")
     assert '"ExitCode":0' in box.compose("ps", "-a", "--format", "json", "colibri").replace(" ", "")
