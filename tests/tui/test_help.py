@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.tui.fake import Fake
 from tests.tui.frames import frame, see, until
 from tui.keymap import MODES
 from tui.looks import Looks
+from tui.pace import Pace
 from tui.screens.help import HelpScreen
 
 
@@ -28,32 +27,36 @@ def bindings(screen: Any) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "no link"])
-async def test_a04_every_live_binding_and_nothing_else(window, fake: Fake, is_linked: bool) -> None:
-    async with window(120, 36) as pilot:
+async def listed_from(pilot: Any, mode: str) -> None:
+    """Go to a screen, ask for help, compare what is listed with what is live there."""
+    await pilot.app.switch_mode(mode)
+    await pilot.pause()
+    origin = pilot.app.screen
+    await pilot.press("question_mark")
+    await until(pilot, lambda: pilot.app.current_mode == "help")
+    wanted = bindings(origin)
+    everywhere, here = asked_from(pilot).entries()
+    listed = {entry.words: set(entry.keys.split(" ")) for entry in (*everywhere, *here)}
+    assert len(listed) == len(everywhere) + len(here), "each once"
+    assert set(listed) == set(wanted), mode
+    for words, keys in wanted.items():
+        assert listed[words] <= keys and keys - listed[words] <= {"super+c"}, words
+    await pilot.press("escape")
+    await until(pilot, lambda: pilot.app.current_mode == mode)
+
+
+async def test_a04_every_live_binding_and_nothing_else(window, fake: Fake) -> None:
+    async with window(120, 36, pace=Pace(0.2)) as pilot:
         await see(pilot, "10a4")
-        if not is_linked:
-            await fake.stop()
-            await see(pilot, "[NO LINK]")
         for mode in MODES:
-            await pilot.app.switch_mode(mode)
-            await pilot.pause()
-            origin = pilot.app.screen
-            await pilot.press("question_mark")
-            await until(pilot, lambda: pilot.app.current_mode == "help")
-            wanted = bindings(origin)
-            everywhere, here = asked_from(pilot).entries()
-            listed = {entry.words: set(entry.keys.split(" ")) for entry in (*everywhere, *here)}
-            assert len(listed) == len(everywhere) + len(here), "each once"
-            assert set(listed) == set(wanted), mode
-            for words, keys in wanted.items():
-                assert listed[words] <= keys and keys - listed[words] <= {"super+c"}, words
-            await pilot.press("escape")
-            await until(pilot, lambda mode=mode: pilot.app.current_mode == mode)
+            await listed_from(pilot, mode)
+        await fake.stop()
+        await see(pilot, "[NO LINK]")
+        await listed_from(pilot, "profiles")
 
 
 async def test_what_is_listed_is_on_the_screen_and_what_is_off_is_in_brackets(window, fake: Fake) -> None:
-    async with window(120, 36) as pilot:
+    async with window(120, 36, pace=Pace(0.2)) as pilot:
         await see(pilot, "10a4")
         await pilot.press("question_mark")
         text = await see(pilot, "Everywhere", "This screen: Dash", "Words and signs", "Command line", "This terminal")
@@ -66,7 +69,7 @@ async def test_what_is_listed_is_on_the_screen_and_what_is_off_is_in_brackets(wi
 
 
 async def test_words_cover_every_state_and_the_terminal_is_told(window, fake: Fake) -> None:
-    async with window(120, 36) as pilot:
+    async with window(120, 36, pace=Pace(0.2)) as pilot:
         await see(pilot, "10a4")
         await pilot.press("f1")
         text = await see(pilot, "This terminal")
@@ -77,7 +80,7 @@ async def test_words_cover_every_state_and_the_terminal_is_told(window, fake: Fa
 
 
 async def test_three_pages_at_80_columns(window) -> None:
-    async with window(80, 24) as pilot:
+    async with window(80, 24, pace=Pace(0.2)) as pilot:
         await see(pilot, "10a4")
         await pilot.press("question_mark")
         text = await see(pilot, "Everywhere", "This screen: Dash", "1/3")
@@ -107,7 +110,7 @@ async def test_one_panel_after_the_other_at_60_columns(window) -> None:
 
 
 async def test_finding_a_key(window) -> None:
-    async with window(120, 36) as pilot:
+    async with window(120, 36, pace=Pace(0.2)) as pilot:
         await see(pilot, "10a4")
         await pilot.press("7")
         await see(pilot, "Logs  all")
@@ -119,7 +122,7 @@ async def test_finding_a_key(window) -> None:
 
 
 async def test_the_help_is_written_whole(window) -> None:
-    async with window(80, 24) as pilot:
+    async with window(80, 24, pace=Pace(0.2)) as pilot:
         await see(pilot, "10a4")
         await pilot.press("question_mark")
         await see(pilot, "Everywhere")

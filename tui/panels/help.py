@@ -54,14 +54,16 @@ def chosen(entries: Iterable[Entry], wanted: str) -> list[Entry]:
 def key_lines(entries: Sequence[Entry], width: int, height: int) -> list[list[Part]]:
     """One line each; two columns where there are more entries than lines, each as wide as it needs."""
     if len(entries) <= height or width < 34:
-        return [list(_line(entry, _column(entries), width)) for entry in entries]
+        column = _column(entries)
+        return [list(_line(entry, column, width)) for entry in entries]
     n_rows = -(-len(entries) // 2)
     left, right = entries[:n_rows], entries[n_rows:]
     room = min(max(_column(left) + cell_len(entry.words) for entry in left) + 1, width - 12)
-    lines = [_line(entry, _column(left), room - 1) for entry in left]
+    columns = _column(left), _column(right)
+    lines = [_line(entry, columns[0], room - 1) for entry in left]
     for i, entry in enumerate(right):
         gap = " " * (room - sum(cell_len(part[0]) for part in lines[i]))
-        lines[i] = [*lines[i], (gap, ""), *_line(entry, _column(right), width - room)]
+        lines[i] = [*lines[i], (gap, ""), *_line(entry, columns[1], width - room)]
     return [[*line] for line in lines]
 
 
