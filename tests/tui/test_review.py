@@ -55,9 +55,9 @@ async def test_a08_enter_twice_and_escape_send_nothing_tab_enter_sends_one(windo
         assert swaps.posts == []
         await pilot.press("s")
         await see(pilot, "Swap now")
+        swaps.hold_at = "drain"
         await pilot.press("tab", "enter", "enter", "enter")
-        await until(pilot, lambda: swaps.posts)
-        await see(pilot, "swap" if not swaps.posts else "Swap 0042")
+        await see(pilot, "Swap 0042")
         assert [post["body"] for post in swaps.posts] == [{"to": "long-doc", "rev": 6, "note": ""}]
 
 
@@ -79,7 +79,7 @@ def dialogs(shelf: Shelf) -> dict[str, Callable[[], Dialog[Any]]]:
 async def test_every_dialog_opens_on_cancel_fits_its_window_and_enter_gives_nothing(window, shelf: Shelf) -> None:
     async with window(120, 36) as pilot:
         await see(pilot, "[READY]")
-        for width, height in ((120, 36), (80, 24), (60, 16)):
+        for width, height in ((80, 24), (60, 16)):
             await pilot.resize_terminal(width, height)
             for name, make in dialogs(shelf).items():
                 given: list[Any] = []

@@ -14,6 +14,12 @@ def in_order(problems: Iterable[Facts]) -> list[Facts]:
     return sorted(problems, key=lambda p: (p.whole("line") or 0, p.whole("col") or 0, p.text("severity")))
 
 
+def of_plan(plan: Facts) -> list[Facts]:
+    """What the planner finds wrong: of the whole, not of a line."""
+    found = [("error", text) for text in plan.texts("errors")] + [("warning", text) for text in plan.texts("warnings")]
+    return [Facts({"severity": severity, "message": message}) for severity, message in found]
+
+
 def counted(problems: Iterable[Facts]) -> tuple[int, int]:
     """Errors and warnings."""
     found = [problem.text("severity") for problem in problems]
@@ -39,7 +45,7 @@ def listed(problems: list[Facts], width: int, at: int | None = None) -> list[Lin
     lines: list[Line] = []
     for index, problem in enumerate(problems):
         mark, meaning = MARKS.get(problem.text("severity"), ("!", "warning"))
-        place = f"{problem.text('line', '?')}:{problem.text('col', '?')}"
+        place = f"{problem.text('line')}:{problem.text('col', '?')}" if problem.has("line") else "plan"
         hint = f"; {problem.text('hint')}" if problem.text("hint") else ""
         here = ">" if index == at else " "
         first, *more = wrapped(f"{problem.text('message')}{hint}", width, f"{here}{mark} {place:<7} ")

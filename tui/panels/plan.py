@@ -3,7 +3,7 @@
 from tui.panels.pieces import Line, Piece, marked, wrapped
 from tui.panels.split import Split, bar
 from tui.snap import Facts
-from tui.units import Scale, count, scale, seconds, size
+from tui.units import count, scale, seconds, size
 from tui.words import fit
 
 VERDICTS = {"OK": "good", "TIGHT": "warning", "PAGES": "warning", "NO": "bad", "BAD": "bad", "?": "dim"}
@@ -17,41 +17,42 @@ def verdict(plan: Facts) -> Piece:
     return word, VERDICTS.get(word, "warning")
 
 
-def unit_of(plan: Facts, *more: float | None) -> Scale:
-    """One unit for all sizes of a plan."""
-    return scale(*(plan.num(f"{name}_bytes") for name in (*SPLIT, "budget")), *more)
-
-
 def kv_types(facts: Facts) -> str:
     """`q8_0`, or both where they differ."""
     k, v = facts.text("type_k", "?"), facts.text("type_v", "?")
     return k if k == v else f"{k}/{v}"
 
 
+def amounts(plan: Facts) -> dict[str, str]:
+    """The parts and their sum, in one unit when none of them would vanish in it, else each in its own."""
+    parts = {name: plan.num(f"{name}_bytes") for name in SPLIT}
+    of = scale(*parts.values())
+    if any(part and of.of(part) in ("0.00", "0.0", "0") for part in parts.values()):
+        return {name: size(part) for name, part in parts.items()}
+    return {name: f"{of.of(part)} {of.unit}" if name == "total" else of.of(part) for name, part in parts.items()}
+
+
 def one_line(plan: Facts) -> Line:
-    """`19.89 GiB = W 17.28 + KV 1.59 + c 1.02  budget 48.0  OK`."""
-    of = unit_of(plan)
-    weights, kv, engine, total = (of.of(plan.num(f"{name}_bytes")) for name in SPLIT)
-    told = f"{total} {of.unit} = W {weights} + KV {kv} + c {engine}   budget {of.of(plan.num('budget_bytes'))}   "
-    return [(told, ""), verdict(plan)]
+    """`19.89 GiB = W 17.28 + KV 1.59 + c 1.02   budget 48.00 GiB   OK`."""
+    part = amounts(plan)
+    told = f"{part['total']} = W {part['weights']} + KV {part['kv']} + c {part['engine']}"
+    return [(f"{told}   budget {size(plan.num('budget_bytes'))}   ", ""), verdict(plan)]
 
 
 def live(plan: Facts, was: Facts, width: int) -> list[Line]:
     """The plan beside the editor; `was` is the plan of the text as it was opened, so that a change is seen."""
-    of = unit_of(plan, *(was.num(f"{name}_bytes") for name in SPLIT))
     lines: list[Line] = []
     for name in SPLIT:
-        value, before = plan.num(f"{name}_bytes"), was.num(f"{name}_bytes")
+        now, before = size(plan.num(f"{name}_bytes")), size(was.num(f"{name}_bytes"))
         label = f"kv {kv_types(plan)}" if name == "kv" else name
-        row = f"{label:<10} {of.of(value):>9} {of.unit}"
-        changed = before is not None and of.of(before) != of.of(value)
-        lines.append([(row, ""), (f"   was {of.of(before)}", "working")] if changed else row)
-    lines.append(f"{'budget':<10} {of.of(plan.num('budget_bytes')):>9} {of.unit}")
+        row = f"{label:<10}{now:>11}"
+        lines.append([(row, ""), (f"  was {before}", "working")] if was and now != before else row)
+    lines.append(f"{'budget':<10}{size(plan.num('budget_bytes')):>11}")
     if budget := plan.num("budget_bytes"):
         parts = (plan.num(f"{name}_bytes") or 0.0 for name in ("weights", "kv", "engine"))
         lines.append(bar(Split(budget, *parts), min(width, 38)))
     lines.append([("verdict    ", ""), verdict(plan)])
-    return lines + wrapped(plan.text("reason"), width) + faults(plan, width)
+    return lines + wrapped(plan.text("reason"), width)
 
 
 def faults(plan: Facts, width: int) -> list[Line]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tui.panels.pieces import Line, wrapped
-from tui.panels.plan import checks, faults, gap, kv_types, one_line, passed, spare, unit_of, verdict
+from tui.panels.plan import checks, faults, gap, kv_types, one_line, passed, spare, verdict
 from tui.snap import Facts
 from tui.units import count, day, percent, size, speed
 from tui.words import fit
@@ -75,7 +75,6 @@ def model_name(profile: Facts) -> str:
 def details(profile: Facts, plan: Facts, width: int) -> list[Line]:
     """The column beside the list. Without a plan yet, the list's own numbers."""
     facts = plan or profile
-    of = unit_of(facts)
     if profile.text("state") == "errors" and not plan:
         n = profile.whole("n_errors") or 1
         return wrapped(f"The file has {n} error{'s' if n > 1 else ''}; enter opens it on the first one.", width)
@@ -87,9 +86,8 @@ def details(profile: Facts, plan: Facts, width: int) -> list[Line]:
     lines += [f"kv     k {facts.text('type_k', '-')}  v {facts.text('type_v', '-')}", ""]
     for name in ("weights", "kv", "engine", "total"):
         label = f"{'memory' if name == 'weights' else '':<7}{name}"
-        unit = f" {of.unit}" if name == "total" else ""
-        lines.append(f"{label:<15}{of.of(facts.num(f'{name}_bytes')):>8}{unit}")
-    lines.append(f"{'budget':<15}{of.of(facts.num('budget_bytes')):>8} {of.unit}")
+        lines.append(f"{label:<15}{size(facts.num(f'{name}_bytes')):>11}")
+    lines.append(f"{'budget':<15}{size(facts.num('budget_bytes')):>11}")
     lines += [[("FIT    ", ""), verdict(facts), (f"  {spare(facts)}", "")], ""]
     if facts.has("cached"):
         lines.append(f"In page cache  {percent(facts.num('cached'))}")

@@ -5,6 +5,7 @@ kept through a lost link, and lies in a rescue file (rescue.py) from the first p
 """
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -130,7 +131,14 @@ class EditorScreen(LiveScreen):
         if left is not None and choice is not None:
             self.rescue()
             rescue.forget(left)
+        work(self, partial(self._plan_before, text), "before", exclusive=True)
         self._check(0.0)
+
+    async def _plan_before(self, text: str) -> None:
+        """What the text needs as it was opened, for the "was" beside each number."""
+        with suppress(ClientError):
+            self._was = Facts(await self.program.client.post("/admin/plan", {"name": self.profile, "text": text}))
+            self._draw()
 
     # Checking
 
@@ -170,7 +178,6 @@ class EditorScreen(LiveScreen):
             self.action_next_problem()
         try:
             self._plan, self._plan_fault = Facts(await self.program.client.post("/admin/plan", body)), ""
-            self._was = self._was or self._plan
         except ClientError as error:
             self._plan_fault = error.message
         self._draw()
@@ -218,7 +225,8 @@ class EditorScreen(LiveScreen):
 
     def _draw_problems(self) -> None:
         panel = self.query_one("#problems", Panel)
-        lines = faults.listed(self.problems, panel.size.width, self._at)
+        shown = self.problems + ([] if self._plan_fault else faults.of_plan(self._plan))
+        lines = faults.listed(shown, panel.size.width, self._at)
         if self._check_fault:
             lines = [[(f"! not checked: {self._check_fault}. The text is kept here.", "warning")], *lines]
         elif self.text != self._checked and self._is_loaded:
@@ -227,7 +235,7 @@ class EditorScreen(LiveScreen):
             lines = [[("ok  nothing is wrong with it", "good")]]
         if self.has_errors and panel.size.height > len(lines) + 1:
             lines = [*lines, "", faults.SAVES]
-        panel.show(lines, "Problems", faults.summary(self.problems))
+        panel.show(lines, "Problems", faults.summary(shown))
 
     def _draw_plan(self) -> None:
         panel = self.query_one("#live", Panel)

@@ -4,6 +4,7 @@ The newest picture comes with each state document; log and last engine lines are
 server's. What is shown survives a lost link, and a second operator sees the same.
 """
 
+import time
 from functools import partial
 from typing import ClassVar
 
@@ -21,6 +22,8 @@ from tui.screens.base import LiveScreen
 from tui.snap import Facts, Snap
 from tui.widgets.panel import Panel
 from tui.work import work
+
+LOOK_S = 0.8  # an enter that was still meant for the review must not close a report nobody has seen
 
 
 class SwapScreen(LiveScreen):
@@ -48,6 +51,7 @@ class SwapScreen(LiveScreen):
         super().__init__()
         self._swap = Facts()
         self._last_try = 0
+        self._reported_at = 0.0
 
     def body(self) -> ComposeResult:
         yield Panel("Swap", id="swap")
@@ -61,7 +65,7 @@ class SwapScreen(LiveScreen):
     def show(self, snap: Snap) -> None:
         wanted = self.program.swap_watch.wanted
         if self._swap.text("id") != wanted:
-            self._swap = Facts()
+            self._swap, self._reported_at = Facts(), 0.0
             self.refresh_bindings()
         if snap.link.is_up and snap.text("swap.id") == wanted and wanted:
             self._merge(snap.at("swap"))
@@ -108,6 +112,7 @@ class SwapScreen(LiveScreen):
             lines = running(swap, around, width, height, self.program.looks)
             panel.show(lines, title(swap), right_of_title(swap, now, width))
         else:
+            self._reported_at = self._reported_at or time.monotonic()
             panel.show(report.ended(swap, width, height), report.head(swap), right_of_title(swap, None, width))
 
     # Keys
@@ -134,7 +139,13 @@ class SwapScreen(LiveScreen):
         self.action_background() if self.is_going else self.action_close()
 
     def action_close(self) -> None:
-        self.program.swap_watch.leave()
+        if self.is_old_enough:
+            self.program.swap_watch.leave()
+
+    @property
+    def is_old_enough(self) -> bool:
+        """Whether the report was there long enough to be seen."""
+        return time.monotonic() - self._reported_at > LOOK_S
 
     def action_abort(self) -> None:
         work(self, partial(self._abort, self._swap), "abort", exclusive=True)
