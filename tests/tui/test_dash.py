@@ -10,6 +10,7 @@ from rich.text import Text
 from tests.tui.fake import Fake
 from tests.tui.frames import frame, see, until
 from tui import local
+from tui.containers import Engine, Look
 from tui.looks import Looks
 from tui.widgets.painting import changed_regions
 from tui.widgets.requests import RequestTable
@@ -182,6 +183,18 @@ async def test_without_a_link_the_values_are_old_and_the_panel_says_what_to_do(w
         text = await see(pilot, "10a4", "link is back")
         assert "What you can do" not in text and "tok/s?" not in text
         assert pilot.app.focused.id == "requests"
+
+
+async def test_without_a_link_docker_is_asked_why(window, fake: Fake, monkeypatch) -> None:
+    class Docker:
+        def look(self, with_lines: bool = True) -> Look:
+            assert not with_lines
+            return Look(Engine("colibri-1", "exited", exit_code=137, restarts=2))
+
+    monkeypatch.setattr("tui.screens.dash.Containers", lambda _url: Docker())
+    await fake.stop()
+    async with window(80, 24) as pilot:
+        await see(pilot, "docker says: colibri-1 exited, exit code 137 (killed, out of memory?),", "| restarts 2 ")
 
 
 async def test_before_the_first_answer_nothing_is_invented(window, fake: Fake) -> None:

@@ -19,6 +19,7 @@ from tui.panels.events import events
 from tui.panels.host import host
 from tui.panels.memory import memory, memory_strip
 from tui.panels.picture import Picture
+from tui.panels.pieces import wrapped
 from tui.panels.speed import speed
 from tui.screens.base import LiveScreen
 from tui.snap import Snap
@@ -128,12 +129,11 @@ class DashScreen(LiveScreen):
 
     def _show_todo(self, snap: Snap) -> None:
         """What works without a link, and what docker knows of the engine where it can be asked."""
-        looks, docker = self.program.looks, self._docker
+        looks, docker, panel = self.program.looks, self._docker, self.query_one("#todo", Panel)
         lines: list[Line] = []
         if docker.engine is not None:
-            lines.append(looks.line(("docker says: ", "strong"), docker.engine.words))
+            lines += wrapped(f"docker says: {docker.engine.words}", panel.size.width)
         lines += [looks.line((f"{key:3}", "strong"), words) for key, words in TODO]
-        panel = self.query_one("#todo", Panel)
         panel.show(lines)
         panel.mark_stale("")
         if time.monotonic() - self._docker_at > DOCKER_EVERY_S:
