@@ -4,6 +4,7 @@ Here every part is real: sshd and ssh, tmux around the client, the program, a se
 """
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ BUSY = 0.3
 @contextmanager
 def connected(served: Served, ssh: Sshd, folder: Path) -> Iterator[Tmux]:
     """`ssh -t box colibri tui`, as a person sees it once the program shows the engine."""
-    there = {name: value for name, value in served.at().items() if name not in ("TERM", "LANG")}
+    there = {name: value for name, value in served.at(COLIBRI_USER="ops").items() if name not in ("TERM", "LANG")}
     command = [served.argv()[0], "-m", "appliance.cli.main", "tui"]
     with Tmux(ssh.argv(command, **there), served.at(), folder, columns=100, rows=30) as terminal:
         terminal.wait(r"\[[A-Z]+( \d/\d)?\]", 20)
@@ -65,6 +66,7 @@ def test_a_profile_is_applied_watched_and_left(served: Served, ssh: Sshd, tmp_pa
         now = served.state()["worker"]
         assert now["pid"] != before and not is_alive(before)
         assert (now["n_ctx"], now["type_k"], now["type_v"]) == (16384, "q8_0", "q8_0")
+        assert served.call("GET", "/admin/swaps")["swaps"][0]["by"] == "ops"
         [program] = programs(served.url)
         terminal.keys("q")
         assert terminal.ended() == "0"
@@ -93,7 +95,9 @@ def test_a_cut_connection_leaves_nothing_and_the_swap_goes_on(
         assert served.state()["state"] == "swapping" and served.state()["swap"]["to"] == "long-doc"
         with Tmux(served.argv(), served.at(), tmp_path, columns=100, rows=30) as terminal:
             terminal.wait(r"SWAPPING \d/\d")
-            terminal.wait("quick-verify -> long-doc")
+            shown = re.search(r"elapsed (\d+):(\d+)", terminal.wait("quick-verify -> long-doc.*elapsed"))
+            assert shown, "a swap panel without a time"
+            assert abs(int(shown[1]) * 60 + int(shown[2]) - served.state()["swap"]["elapsed_s"]) <= 2
             os.kill(stopped, signal.SIGCONT)
             terminal.wait(r"long-doc.*\[READY\]", 30)
             terminal.keys("C-q")
