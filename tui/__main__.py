@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = replace(settings, problems=(*settings.problems, found.fault))
     if settings["refresh_s"] is None:
         settings = replace(settings, values={**settings.values, "refresh_s": pace.usual_rate(os.environ)})
-    kind = tier.choose(os.environ, ascii=settings["ascii"], mono=settings["mono"])
+    kind = tier.choose(tier.given(), ascii=settings["ascii"], mono=settings["mono"])
     tier.prepare(os.environ, kind)
     with contextlib.suppress(OSError):
         if os.nice(0) == 0:

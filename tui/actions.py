@@ -1,6 +1,7 @@
 """What the program's own keys do. Not here: the keys themselves (keymap.py), the program they act on (app.py)."""
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, cast
 
 from tui import commands
@@ -83,6 +84,13 @@ class Actions:
         names = [theme.name for theme in OWN[:2]]
         if fault := self.program.use_theme(names[self.program.theme == names[0]]):
             self.program.notify(fault, severity="warning", markup=False)
+
+    def action_suspend(self) -> None:
+        """Only where a shell with job control can bring it back: the kernel drops the signal for everybody else."""
+        if os.getpgrp() == os.getsid(0):
+            self.program.notify("no shell to go back to; q quits", severity="warning", markup=False)
+        else:
+            self.program.action_suspend_process()
 
     def action_copy(self) -> None:
         copy = getattr(self.program.focused, "copy_text", None)

@@ -100,6 +100,7 @@ class ColibriApp(Actions, Shielded, App[int]):
         bind("app.refresh", "refresh_now", "Refresh now", show=False),
         bind("app.redraw", "redraw", "Redraw", show=False, tooltip="paint everything anew"),
         bind("app.theme", "theme", "Next theme", show=False),
+        bind("app.suspend", "suspend", "Suspend", show=False, tooltip="back to the shell; fg brings it back"),
         # In the program's own queue, so that letters typed right behind `:` find the line open.
         bind("app.command", "command", "Command", show=False, tooltip="go or do by name", priority=True),
         bind("app.command_typing", "command_typing", "Command", show=False, tooltip="the same, also while typing"),
@@ -113,7 +114,8 @@ class ColibriApp(Actions, Shielded, App[int]):
                  pace: Pace | None = None, key_file: str = "") -> None:  # fmt: skip
         self.looks = looks or Looks()
         self.config = config or Config()
-        self.DEFAULT_MODE = self.config["start_screen"]  # type: ignore[misc] - read by Textual when the app is made
+        # Textual reads it from the instance, in __init__.
+        self.DEFAULT_MODE = self.config["start_screen"]  # type: ignore[misc]
         super().__init__()
         for theme in OWN:
             self.register_theme(theme)

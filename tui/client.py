@@ -64,7 +64,7 @@ class Client:
         try:
             async with self._open().get(f"{self.url}/admin/events", headers=headers, timeout=timeout) as answer:
                 if answer.status != 200:
-                    raise _refusal(answer.status, await answer.content.read(65536))
+                    raise _refusal(answer.status, await _whole(answer))
                 name, number, data = "", "", ""
                 async for raw in answer.content:
                     line = raw.decode("utf-8", "replace").rstrip("\r\n")
@@ -114,7 +114,7 @@ class Client:
                 method, self.url + path, json=body, headers=self._headers(headers), params=params, timeout=timeout,
                 allow_redirects=False,
             ) as answer:  # fmt: skip
-                raw = await answer.content.read(MOST_BYTES)
+                raw = await _whole(answer)
                 if answer.status >= 300:
                     raise _refusal(answer.status, raw)
                 return _object(raw) if raw.strip() else {}
@@ -122,6 +122,16 @@ class Client:
             raise ClientError(0, "no_answer", _words(error, timeout_s)) from None
         except ValueError as error:
             raise ClientError(0, "no_answer", f"this is no address: {plain(str(error))}") from None
+
+
+async def _whole(answer: "aiohttp.ClientResponse") -> bytes:
+    """The body, up to a size that no document of the service has."""
+    raw = bytearray()
+    async for part in answer.content.iter_chunked(65536):
+        raw += part
+        if len(raw) > MOST_BYTES:
+            raise ClientError(0, "odd_answer", f"the answer is larger than {MOST_BYTES >> 20} MiB")
+    return bytes(raw)
 
 
 def _object(raw: bytes) -> dict[str, Any]:

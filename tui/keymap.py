@@ -22,7 +22,7 @@ KEYS: Mapping[str, str] = {
     "app.back": "escape", "app.quit": "q", "app.quit_now": "ctrl+q", "app.swap": "s", "app.pause": "p",
     "app.slower": "plus", "app.faster": "minus",
     "app.zoom": "z", "app.copy": "y", "app.write": "w", "app.refresh": "ctrl+r", "app.redraw": "ctrl+l",
-    "app.theme": "T", "app.next_panel": "tab", "app.previous_panel": "shift+tab",
+    "app.theme": "T", "app.suspend": "ctrl+z", "app.next_panel": "tab", "app.previous_panel": "shift+tab",
     "link.retry": "r", "link.start": "S",
     "list.filter": "slash", "list.next": "n", "list.previous": "N", "list.down": "j", "list.up": "k",
     "list.page_down": "space,pagedown", "list.page_up": "b,pageup", "list.top": "g", "list.bottom": "G",

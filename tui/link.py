@@ -53,7 +53,7 @@ class Poller:
                     async for event in self.client.events(last):
                         wait_s = FIRST_WAIT_S
                         last = str(event.get("id") or last)
-                        self._events.append(Facts(event))
+                        self._keep(Facts(event))
                 except ClientError:
                     pass  # the poller says what is wrong with the link
             await asyncio.sleep(wait_s)
@@ -101,11 +101,13 @@ class Poller:
 
     def _merged(self, facts: Facts) -> tuple[Facts, ...]:
         """The events of the stream and of the document, each once, oldest first."""
-        known = {event.text("id") for event in self._events}
         for event in facts.rows("events"):
-            if event.text("id") not in known:
-                self._events.append(event)
+            self._keep(event)
         return tuple(self._events)
+
+    def _keep(self, event: Facts) -> None:
+        if event.text("kind") != "gap" and all(event.text("id") != known.text("id") for known in self._events):
+            self._events.append(event)
 
     async def _rest(self, wait_s: float) -> None:
         """Sleep, in steps of a second while there is a countdown to show; end early when woken."""

@@ -5,13 +5,17 @@
     none   TERM=dumb, or no terminal: the program refuses
 """
 
+import os
 from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 from typing import NamedTuple
 
 from tui.looks import Colours, Looks
 
 # Terminals of 24-bit colour whose TERM does not say 256color, as it arrives over SSH without COLORTERM.
 RICH_TERMS = ("kitty", "ghostty", "alacritty", "foot", "wezterm", "direct")
+
+CHARSETS = ("LC_ALL", "LC_CTYPE", "LANG")  # the first that is set decides
 
 
 class Tier(NamedTuple):
@@ -45,13 +49,24 @@ def choose(env: Mapping[str, str], *, ascii: bool | None = None, mono: bool | No
         why = ["no colours: " + ("asked for" if mono else "NO_COLOR is set")]
     plain = ascii
     if ascii is None:
-        charset = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
+        charset = next((env[name] for name in CHARSETS if env.get(name)), "")
         is_utf8 = "utf-8" in charset.lower() or "utf8" in charset.lower()
         plain = term == "linux" or not is_utf8
         if plain:
             why.append("plain signs: " + ("a Linux console" if term == "linux" else f"LANG is {charset or 'not set'}"))
     system = "truecolor" if is_true else "256" if is_rich else "standard"
     return Tier(Looks(colours, bool(plain), dark), system, "; ".join(why))
+
+
+def given() -> dict[str, str]:
+    """The environment as this process was given it: Python adds an LC_CTYPE of its own where the locale is C."""
+    env = dict(os.environ)
+    try:
+        raw = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return env
+    first = {pair.split(b"=", 1)[0] for pair in raw.split(b"\0")}
+    return {name: text for name, text in env.items() if name not in CHARSETS or os.fsencode(name) in first}
 
 
 def prepare(env: MutableMapping[str, str], tier: Tier) -> None:

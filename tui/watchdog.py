@@ -6,6 +6,7 @@ whose terminal stops reading blocks in a write. So a thread looks, and a thread 
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import termios
@@ -38,11 +39,15 @@ class Watchdog:
         threading.Thread(target=self._watch, name="tty-watchdog", daemon=True).start()
 
     def _watch(self) -> None:
+        poll = select.poll()
+        poll.register(self._fd, 0)  # no kind of input wakes it, only that the other end is gone
         while True:
-            time.sleep(PERIOD_S)
             try:
+                hung = poll.poll(PERIOD_S * 1000)
                 termios.tcgetattr(self._fd)
             except (termios.error, OSError, ValueError):
+                hung = [(self._fd, 0)]
+            if hung:
                 self._now(GONE)
 
     def _signalled(self, number: int, _frame: FrameType | None) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,6 @@ def window(program) -> Callable[..., Any]:
         app = program(**more)
         async with app.run_test(size=(width, height), notifications=True) as pilot:
             yield pilot
-        assert is_faulty or not app.faults, "".join(open(fault.file).read() for fault in app.faults)
+        assert is_faulty or not app.faults, "".join(Path(fault.file).read_text() for fault in app.faults)
 
     return opened

@@ -31,7 +31,8 @@ STATE: dict[str, Any] = {
     "slots": {"total": 4, "busy": 3},
     "running": [
         {"id": "chatcmpl-10a4-0", "lane": "interactive", "model": "qwen3-4b-q4_k_m", "state": "running",
-         "phase": "decode", "n_prompt": 1024, "n_prompt_done": 1024, "n_generated": 154, "max_tokens": 256, "running_ms": 14000,
+         "phase": "decode", "n_prompt": 1024, "n_prompt_done": 1024, "n_generated": 154, "max_tokens": 256,
+         "running_ms": 14000,
          "queue_ms": 12, "ttft_ms": 340, "tok_s": 11.7, "eta_ms": 9000},
         {"id": "chatcmpl-10a6-0", "lane": "batch", "model": "qwen3-4b-q4_k_m", "state": "running",
          "phase": "prefill",

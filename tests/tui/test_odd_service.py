@@ -11,7 +11,8 @@ from tui.pace import Pace
 from tui.snap import Facts, Link, Snap
 
 STRANGE: list[Any] = [None, True, -1, 0, 10**30, 1e308, -0.0, float("nan"), "", "x" * 5000, "\x1b[31m\x07\r\n",
-                      "[bold]", "é漢👩‍👩‍👧", [], {}, [1, "a", None, {}], {"a": {"b": []}}, [[[]]], [{}] * 300]  # fmt: skip
+                      "[bold]", "é漢👩‍👩‍👧", [], {}, [1, "a", None, {}], {"a": {"b": []}}, [[[]]],
+                      [{}] * 300]  # fmt: skip
 
 
 def spoilt(rng: random.Random) -> dict[str, Any]:

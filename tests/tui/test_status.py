@@ -17,7 +17,7 @@ NARROW = ["14:02", "q8_0", "t16", "8k", "qwen3"]
 
 def test_the_line_of_the_picture_at_120_columns() -> None:
     assert status_text(SNAP, LOOKS, 120, [], "14:02:31").plain == (
-        " COLIBRI edge-07 | quick-verify | qwen3-4b-q4_k_m | ctx 8192 | t16 | kv q8_0 | [READY] | q 3/64 | 23.4 tok/s"
+        " COLIBRI edge-07 | quick-verify | qwen3-4b-q4_k_m | ctx 8192 | t16 | kv q8_0 | [READY] | q 3/16 | 23.4 tok/s"
         "   14:02:31 "
     )
 
@@ -54,8 +54,8 @@ def test_the_tabs_fit_and_mark_where_we_are(width: int) -> None:
 
 
 def test_the_tab_lines_of_the_pictures() -> None:
-    left, right = " [1 Dash] 2 Profiles  3 Queue  4 Batch  5 Memory  6 Bench  7 Logs  8 Chat", "? Help  : Command  s Swap"
-    right += " "
+    left = " [1 Dash] 2 Profiles  3 Queue  4 Batch  5 Memory  6 Bench  7 Logs  8 Chat"
+    right = "? Help  : Command  s Swap "
     assert tab_text("dash", LOOKS, 120).plain == left.ljust(120 - len(right)) + right
     narrow = f"{'[1Dash] 2Prof  3Queue  4Batch  5Mem  6Bench  7Logs  8Chat':<74}? : s "
     assert tab_text("dash", LOOKS, 80).plain == narrow

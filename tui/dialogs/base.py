@@ -50,6 +50,7 @@ class Dialog(Shielded, ModalScreen[T]):
     It fills `content()`, names its choices beside Cancel in `CHOICES` as (id, words), and answers in `answer(id)`.
     """
 
+    AUTO_FOCUS = "#cancel"
     title_words: str = ""
     _is_answered = False
     CHOICES: ClassVar[tuple[tuple[str, str], ...]] = ()

@@ -52,6 +52,7 @@ class LiveScreen(Shielded, Screen[None]):
         super().__init__()
         self._zoomed: Titled | None = None
         self._is_zoom_chosen = False
+        self._last_focus: Widget | None = None
         self._failure: Fault | None = None
 
     @property
@@ -203,6 +204,13 @@ class LiveScreen(Shielded, Screen[None]):
             self.query_one("#small", Static).update(self._small_words())
         self._arrange()
         self.call_after_refresh(self.apply)
+        self.call_after_refresh(self._give_back_focus)
+
+    def _give_back_focus(self) -> None:
+        """A window too small to show the focused widget takes the focus from it; a larger one gives it back."""
+        last = self._last_focus
+        if self.focused is None and last is not None and last.is_attached and last.focusable and self.is_current:
+            self.set_focus(last, scroll_visible=False)
 
     def _small_words(self) -> str:
         """What is left below 60x16: state, queue, speed, and how to see more."""
@@ -235,6 +243,7 @@ class LiveScreen(Shielded, Screen[None]):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """While one panel is shown alone, the focus takes the picture with it."""
+        self._last_focus = event.widget
         if self._zoomed is not None:
             panel = next((p for p in self.panels() if p is event.widget or p in event.widget.ancestors), None)
             if panel is not None and panel is not self._zoomed:

@@ -7,11 +7,13 @@ from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content, Span
+from textual.geometry import Offset
 from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.keymap import bind
 from tui.looks import Looks
+from tui.widgets.painting import changed_regions
 from tui.words import ascii_only, plain
 
 if TYPE_CHECKING:
@@ -119,10 +121,12 @@ class Panel(Titled, can_focus=True):
         looks = looks_of(self.app)
         new = [painted(line, looks) for line in list(lines)[:MOST_LINES]]
         self.caption(title, right)
-        if new != self._lines or [line.spans for line in new] != [line.spans for line in self._lines]:
-            self._lines = new
-            self._move_to(self._top)
+        old, top, self._lines = self._lines, self._top, new
+        self._move_to(self._top)
+        if len(old) != len(new) or top != self._top:
             self.refresh()
+        elif regions := changed_regions(old, new, self.size.width):
+            self.refresh(*(region.translate(Offset(0, -top)) for region in regions))
 
     @property
     def lines(self) -> list[str]:

@@ -76,8 +76,10 @@ def _kv(snap: Snap) -> str:
 def _queue(snap: Snap, wide: bool) -> str:
     if not snap.link.is_up:
         return "q ?" if wide else "q?"
-    n = snap.whole("n_waiting")
-    limit = sum(snap.whole(f"lanes.{name}.limit") or 0 for name in snap.at("lanes"))
+    # The lane in which people wait; the others hold what nobody sits in front of.
+    n = snap.whole("lanes.interactive.waiting")
+    n = snap.whole("n_waiting") if n is None else n
+    limit = snap.whole("lanes.interactive.limit")
     return f"q {n if n is not None else '?'}/{limit}" if wide and limit else f"q{n if n is not None else '?'}"
 
 
