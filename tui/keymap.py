@@ -31,7 +31,8 @@ KEYS: Mapping[str, str] = {
     "prof.delete": "D",
     "edit.save": "ctrl+s,ctrl+o", "edit.diff": "ctrl+t", "edit.apply": "ctrl+r", "edit.problem": "ctrl+g",
     "diff.unified": "u", "diff.next": "n", "diff.previous": "N", "diff.changes": "a",
-    "swap.background": "b", "swap.abort": "A", "swap.report": "y",
+    "swap.background": "b", "swap.abort": "A", "swap.report": "y", "swap.close": "enter", "swap.logs": "l",
+    "swap.retry": "r", "swap.edit": "e",
     "logs.follow": "f", "logs.level": "l", "logs.source": "c", "logs.time": "t", "logs.wrap": "W", "logs.mark": "m",
 }  # fmt: skip
 

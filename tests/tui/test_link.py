@@ -178,3 +178,36 @@ async def test_a_redirect_does_not_carry_the_key_elsewhere(fake: Fake) -> None:
         assert error.status == 302
     assert len(fake.asked) == 1
     await client.close()
+
+
+async def test_a_long_answer_is_read_to_its_end(fake: Fake) -> None:
+    lines = [{"id": i, "text": "x" * 2000} for i in range(500)]
+    fake.answers[("GET", "/admin/logs")] = {"lines": lines}
+    client = Client(fake.url)
+    assert (await client.get("/admin/logs", {"limit": 500}))["lines"] == lines
+    assert fake.asked[-1].query == {"limit": "500"}
+    fake.answers[("GET", "/admin/logs")] = lambda asked: (200, b" " * (17 << 20))
+    try:
+        await client.get("/admin/logs")
+        raise AssertionError("an answer without end was taken")
+    except ClientError as error:
+        assert "larger than 16 MiB" in error.message
+    await client.close()
+
+
+async def test_a_crash_is_a_banner_with_its_reason_and_s_offers_another_start(window, fake) -> None:
+    reason = "the engine left with code 137 (killed, out of memory?)"
+    fake.state |= {"state": "crashed", "reason": reason, "held": {"n": 5, "oldest_ms": 100, "refused": 0}}
+    async with window(120, 36) as pilot:
+        text = await see(pilot, "[CRASHED]", "The engine crashed", reason, "5 held requests are kept", "S Start again")
+        assert text.split("\n")[-1].startswith(" S Start again")
+        begun = []
+        pilot.app.start_swap = lambda name, note="": begun.append(name)
+        await tap(pilot, "S")
+        await until(pilot, lambda: begun == ["quick-verify"])
+        fake.state |= {"state": "degraded", "reason": "the fallback profile serves"}
+        await see(pilot, "[DEGRADED]", "Degraded: the fallback profile serves")
+        assert "Start again" not in frame(pilot.app)
+        fake.state |= {"state": "ready", "reason": None}
+        await see(pilot, "[READY]")
+        await until(pilot, lambda: "Degraded" not in frame(pilot.app) and "- Engine" in frame(pilot.app))

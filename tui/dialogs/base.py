@@ -82,6 +82,11 @@ class Dialog(Shielded, ModalScreen[T]):
     def on_mount(self) -> None:
         self.query_one("#cancel", Choice).focus()
 
+    @property
+    def room(self) -> int:
+        """The rows a dialog may take: the window without its first and last line."""
+        return max(self.size.height - 2, 1)
+
     def on_choice_chosen(self, message: Choice.Chosen) -> None:
         message.stop()
         if self._is_answered:
