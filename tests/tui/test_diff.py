@@ -1,12 +1,22 @@
-"""The difference of two texts, held against difflib's own facts. Not here: the screen that shows it."""
+"""The difference of two texts, held against difflib's own facts, and the screen that shows it. Scripted service."""
 
 import difflib
 import random
 
+import pytest
+
+from tests.tui.fake import Fake
+from tests.tui.frames import frame, see, until
+from tests.tui.shelf import Shelf
 from tui.panels.diff import counts, rows, split, starts, unified
 
 OLD = "name: quick-verify\nctx_size: 2048\nthreads: 16\nsampling:\n  temp: 0.0\nqueue:\n  max_queue: 64\n"
 NEW = "name: long-doc\nctx_size: 16384\nubatch_size: 128\nthreads: 32\nsampling:\n  temp: 0.0\n"
+
+
+@pytest.fixture
+def shelf(fake: Fake) -> Shelf:
+    return Shelf(fake)
 
 
 def pairs(count: int) -> list[tuple[str, str]]:
@@ -72,3 +82,47 @@ def test_equal_texts_differ_nowhere() -> None:
     assert counts(found) == (0, 0)
     assert starts(unified(found)) == []
     assert unified(found, only_changes=True) == []
+
+
+async def test_the_screen_compares_what_runs_with_what_would_and_tells_the_effects(window, shelf: Shelf) -> None:
+    async with window(120, 36) as pilot:
+        await see(pilot, "[READY]")
+        pilot.app.action_go("profiles")
+        await see(pilot, "batch-tag")
+        pilot.app.screen.table.stand_on("long-doc")
+        await see(pilot, "> long-doc")
+        await pilot.press("d")
+        text = await see(pilot, "Running now: quick-verify rev 14", "To apply: long-doc rev 6", "+10 -5", "new threads")
+        asked = [asked.query for asked in shelf.fake.asked if asked.path == "/admin/profiles/quick-verify"]
+        assert asked == [{"rev": "14"}], "the revision in force, whatever was saved since"
+        old = next(line for line in text.splitlines() if "ctx_size: 8192" in line)
+        assert "ctx_size: 32768" in old, "a changed key stands beside itself"
+        await see(pilot, "3 running will be drained", "roll back to quick-verify")
+        await pilot.press("u", "n")
+        await see(pilot, "unified", ">+ # one long document at a time")
+        for width, height in ((100, 30), (80, 24), (60, 16), (40, 10), (120, 36)):
+            await pilot.resize_terminal(width, height)
+            await until(pilot, lambda w=width: {len(line) for line in frame(pilot.app).splitlines()} == {w})
+            assert len(frame(pilot.app).splitlines()) == height
+            assert pilot.app.screen.max_scroll_y == 0
+        await pilot.press("ctrl+r")
+        await see(pilot, "Review: swap quick-verify -> long-doc rev 6")
+        await pilot.press("escape")
+        await until(pilot, lambda: not pilot.app.screen.is_modal)
+        await pilot.press("e")
+        await see(pilot, "Edit  long-doc.yaml", "drain_timeout")
+        for width, height in ((100, 30), (80, 24), (60, 16), (40, 10), (120, 36)):
+            await pilot.resize_terminal(width, height)
+            await until(pilot, lambda w=width: {len(line) for line in frame(pilot.app).splitlines()} == {w})
+            assert len(frame(pilot.app).splitlines()) == height
+            assert pilot.app.screen.max_scroll_y == 0
+        await see(pilot, "drain_timeout", "nothing is wrong")
+
+
+async def test_two_stored_profiles_by_name(window, shelf: Shelf) -> None:
+    async with window(80, 24) as pilot:
+        await see(pilot, "[READY]")
+        pilot.app.tell_screen("profiles", "diff", ["batch-tag", "fallback"])
+        await see(pilot, "batch-tag rev 0 -> fallback rev 0", "- name: batch-tag", "+ name: fallback")
+        await pilot.press("a")
+        await until(pilot, lambda: "  ctx_size: 2048" not in frame(pilot.app))

@@ -25,29 +25,30 @@ def line_of(pilot, words: str) -> str:
     return next(line for line in frame(pilot.app).splitlines() if words in line)
 
 
-async def test_each_row_says_whether_it_fits_and_a_broken_file_says_how_many_errors(window, shelf: Shelf) -> None:
+async def test_rows_details_reasons_the_whole_plan_and_every_file_validated(window, shelf: Shelf) -> None:
     async with window(120, 36) as pilot:
         await opened(pilot)
-        assert "* quick-verify" in frame(pilot.app) or "> quick-verify" in frame(pilot.app)
+        assert "> quick-verify" in frame(pilot.app)
         assert "ACTIVE" in line_of(pilot, "quick-verify  ")
         assert " NO " in line_of(pilot, "huge-test")
         assert " OK " in line_of(pilot, "batch-tag")
-        broken = line_of(pilot, "draft-x")
-        assert "2 errors" in broken
-        assert "(file has errors)" in broken
+        assert "2 errors" in line_of(pilot, "draft-x")
+        assert "(file has errors)" in line_of(pilot, "draft-x")
         assert "safe" in line_of(pilot, "fallback  ")
-
-
-async def test_the_details_are_the_planners_numbers_for_the_row_under_the_cursor(window, shelf: Shelf) -> None:
-    async with window(120, 36) as pilot:
-        await opened(pilot)
+        # The details are the planner's numbers for the row under the cursor.
         await pilot.press("j")
         plan = shelf.plan("long-doc", shelf.texts["long-doc"])
-        await see(pilot, "4/4 pass", f"{plan['kv_bytes'] / 2**30:.2f}", size(plan["spare_bytes"]))
-        assert "rev 6" in frame(pilot.app)
+        await see(pilot, "4/4 pass", size(plan["kv_bytes"]), size(plan["spare_bytes"]), "- rev 6")
         assert "threads within physical cores" in frame(pilot.app)
-        await pilot.press("j", "j", "j")
+        await pilot.press("m")
+        await see(pilot, "Plan of long-doc", "no service for about 11 s", "new ctx_size", "[ Close ]")
+        await pilot.press("pagedown")
+        await see(pilot, "SETTING", "profile long-doc", "[ Close ]")
+        await pilot.press("escape", "j", "j", "j")
         await see(pilot, "fail", "missing")
+        await pilot.press("v")
+        await see(pilot, "Validated 6 files, 1 with errors", "line 2: ctx_size: 99999 is above")
+        assert len(shelf.fake.bodies("POST", "/admin/profiles/validate")) == 6
 
 
 async def test_a_cursor_that_runs_down_the_list_asks_the_planner_once(window, shelf: Shelf) -> None:
@@ -73,29 +74,29 @@ async def test_a_cursor_that_runs_down_the_list_asks_the_planner_once(window, sh
         ("nothing-has-this", set()),
     ],
 )
-async def test_the_filter_keeps_what_matches_every_term(window, shelf: Shelf, words: str, left: set[str]) -> None:
+async def test_the_filter_keeps_what_matches_every_term(shelf: Shelf, words: str, left: set[str]) -> None:
     kept = {p["name"] for p in shelf.listed()["profiles"] if matches(Facts(p), words)}
     assert kept == left
 
 
-async def test_slash_narrows_the_list_and_escape_brings_it_back(window, shelf: Shelf) -> None:
-    async with window(80, 24) as pilot:
+async def test_the_filter_and_a_new_list_leave_the_cursor_on_its_profile(window, shelf: Shelf, fake: Fake) -> None:
+    async with window(120, 36) as pilot:
         await opened(pilot)
         await pilot.press("slash", *"fit:no")
         await see(pilot, "1 of 6 files")
         assert "batch-tag" not in frame(pilot.app)
         await pilot.press("escape")
         await see(pilot, "batch-tag", "6 files")
-
-
-async def test_the_cursor_stays_on_its_profile_when_the_list_changes(window, shelf: Shelf) -> None:
-    async with window(120, 36) as pilot:
-        await opened(pilot)
-        await pilot.press("j")
+        pilot.app.screen.table.stand_on("long-doc")
+        await see(pilot, "> long-doc")
         shelf.texts = {"aaa": "name: aaa\nctx_size: 512\n", **shelf.texts}
         shelf.revs["aaa"] = 1
         pilot.app.screen.refresh_list()
-        await see(pilot, "aaa")
+        await see(pilot, "aaa", "> long-doc")
+        # A list that cannot be had leaves the old one.
+        fake.answers["GET", "/admin/profiles"] = lambda _: (500, {"error": {"message": "disk gone", "code": "io"}})
+        pilot.app.screen.refresh_list()
+        await until(pilot, lambda: pilot.app.screen._error == "disk gone")
         assert "> long-doc" in frame(pilot.app)
 
 
@@ -123,25 +124,9 @@ async def test_delete_asks_for_the_name_and_never_takes_the_active_the_fallback_
         await see(pilot, "long-doc was deleted")
 
 
-async def test_clone_opens_the_text_under_its_new_name_and_saves_it_as_new(window, shelf: Shelf) -> None:
+async def test_a_clone_needs_a_free_name_and_is_saved_as_new(window, shelf: Shelf) -> None:
     shelf.offer("long-doc-2")
     async with window(120, 36) as pilot:
-        await opened(pilot)
-        await pilot.press("j", "c")
-        await see(pilot, "Clone long-doc", "long-doc-2")
-        await pilot.press("tab", "enter")
-        await see(pilot, "name: long-doc-2", "drain_timeout")
-        await see(pilot, "nothing is wrong")
-        assert "long-doc-2" not in shelf.texts
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: "long-doc-2" in shelf.texts)
-        assert shelf.texts["long-doc-2"] == TEXTS["long-doc"].replace("name: long-doc", "name: long-doc-2")
-        asked = next(a for a in shelf.fake.asked if a.method == "PUT")
-        assert asked.headers["If-None-Match"] == "*"
-
-
-async def test_a_name_that_is_taken_or_odd_cannot_be_chosen(window, shelf: Shelf) -> None:
-    async with window(80, 24) as pilot:
         await opened(pilot)
         await pilot.press("a")
         await see(pilot, "New profile", "type a name")
@@ -151,34 +136,16 @@ async def test_a_name_that_is_taken_or_odd_cannot_be_chosen(window, shelf: Shelf
         await see(pilot, "no profile name")
         await pilot.press("backspace", "2")
         await see(pilot, "[ Edit it ]")
-
-
-async def test_validate_all_names_each_file_with_its_first_problem(window, shelf: Shelf) -> None:
-    async with window(120, 36) as pilot:
-        await opened(pilot)
-        await pilot.press("v")
-        await see(pilot, "Validated 6 files, 1 with errors", "line 2: ctx_size: 99999 is above")
-        assert len(shelf.fake.bodies("POST", "/admin/profiles/validate")) == 6
-
-
-async def test_m_shows_the_whole_plan_with_where_each_setting_comes_from(window, shelf: Shelf) -> None:
-    async with window(120, 36) as pilot:
-        await opened(pilot)
-        await pilot.press("j")
-        await see(pilot, "4/4 pass")
-        await pilot.press("m")
-        await see(pilot, "Plan of long-doc", "no service for about 11 s", "new ctx_size", "[ Close ]")
-        await pilot.press("pagedown")
-        await see(pilot, "SETTING", "profile long-doc", "[ Close ]")
-
-
-async def test_a_list_that_cannot_be_had_says_why_and_the_old_one_stays(window, shelf: Shelf, fake: Fake) -> None:
-    async with window(80, 24) as pilot:
-        await opened(pilot)
-        fake.answers["GET", "/admin/profiles"] = lambda _: (500, {"error": {"message": "disk gone", "code": "io"}})
-        pilot.app.screen.refresh_list()
-        await until(pilot, lambda: pilot.app.screen._error == "disk gone")
-        assert "batch-tag" in frame(pilot.app)
+        await pilot.press("escape", "j", "c")
+        await see(pilot, "Clone long-doc", "long-doc-2")
+        await pilot.press("tab", "enter")
+        await see(pilot, "name: long-doc-2", "drain_timeout", "nothing is wrong")
+        assert "long-doc-2" not in shelf.texts
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "long-doc-2" in shelf.texts)
+        assert shelf.texts["long-doc-2"] == TEXTS["long-doc"].replace("name: long-doc", "name: long-doc-2")
+        asked = next(a for a in shelf.fake.asked if a.method == "PUT")
+        assert asked.headers["If-None-Match"] == "*"
 
 
 async def test_the_list_fits_every_window(window, shelf: Shelf) -> None:

@@ -41,7 +41,7 @@ async def test_edit_save_review_swap_fail_and_abort_against_the_real_service(tmp
             editor = app.screen
             text = editor.text
             editor.area.replace(text.replace("ctx_size: 384", "ctx_sise: 1024"), (0, 0), editor.area.document.end)
-            await see(pilot, "1 error", "ctx_sise", "(^r Review+apply)")
+            await see(pilot, "1 error", "ctx_sise", "(^r Review)")
             await pilot.press("ctrl+g")
             row = text.splitlines().index("ctx_size: 384")
             assert editor.area.cursor_location[0] == row

@@ -108,23 +108,6 @@ async def test_the_review_tells_numbers_stages_rollback_and_side_effects(window,
         await see(pilot, total, "limits 60+15+30+180+20 s", "rollback   quick-verify", "Warnings: none.")
 
 
-async def test_a_note_goes_with_the_swap_and_hides_no_key(window, shelf: Shelf, swaps: Swaps) -> None:
-    async with window(120, 36) as pilot:
-        await at_review(pilot)
-        await pilot.press("shift+tab", *"hl qs", "tab", "tab", "enter")
-        await until(pilot, lambda: swaps.posts)
-        assert swaps.posts[0]["body"]["note"] == "hl qs"
-
-
-async def test_a_plan_that_does_not_fit_cannot_be_taken(window, shelf: Shelf, swaps: Swaps) -> None:
-    async with window(80, 24) as pilot:
-        await at_review(pilot, "huge-test")
-        await see(pilot, "( Swap now )", "huge-test needs 121.4")
-        await pilot.press("tab", "enter", "tab", "enter")
-        await pilot.pause()
-        assert swaps.posts == []
-
-
 async def test_a_plan_of_over_ten_minutes_is_made_anew_before_it_counts(window, shelf: Shelf, swaps: Swaps) -> None:
     async with window(120, 36) as pilot:
         await at_review(pilot)
@@ -140,15 +123,6 @@ async def test_a_plan_of_over_ten_minutes_is_made_anew_before_it_counts(window, 
         await pilot.press("tab", "enter")
         await until(pilot, lambda: swaps.posts)
         assert swaps.posts[0]["body"]["rev"] == 7
-
-
-async def test_s_elsewhere_picks_a_profile_first(window, shelf: Shelf, swaps: Swaps) -> None:
-    async with window(80, 24) as pilot:
-        await see(pilot, "[READY]")
-        await pilot.press("s")
-        await see(pilot, "Swap to which profile?", "huge-test")
-        await pilot.press("j", "j", "enter")
-        await see(pilot, "Review: swap quick-verify -> long-doc")
 
 
 async def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_key(window, shelf: Shelf, swaps: Swaps) -> None:
@@ -172,22 +146,26 @@ async def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_key(windo
         assert [swap["id"] for swap in [*swaps.done, *filter(None, [swaps.current])]] == ["0042"]
 
 
-async def test_two_hasty_keys_open_one_review(window, shelf: Shelf, swaps: Swaps) -> None:
-    async with window(120, 36) as pilot:
-        await see(pilot, "[READY]")
-        pilot.app.start_swap("long-doc")
-        pilot.app.start_swap("long-doc")
-        await see(pilot, "Swap now")
-        await asyncio.sleep(0.1)
-        assert len(pilot.app.screen_stack) == 2
-
-
-async def test_an_unknown_profile_is_named_and_nothing_is_sent(window, shelf: Shelf, swaps: Swaps) -> None:
+async def test_what_cannot_be_taken_sends_nothing_and_a_note_goes_along(window, shelf: Shelf, swaps: Swaps) -> None:
     async with window(80, 24) as pilot:
         await see(pilot, "[READY]")
         pilot.app.start_swap("nobody")
         await see(pilot, "there is no profile 'nobody'")
+        await pilot.press("s")
+        await see(pilot, "Swap to which profile?", "huge-test")
+        await pilot.press("j", "j", "j", "j", "j", "enter")
+        await see(pilot, "-> huge-test", "( Swap now )", "huge-test needs 121.4")
+        await pilot.press("tab", "enter", "tab", "enter", "escape")
+        await until(pilot, lambda: not pilot.app.screen.is_modal)
         assert swaps.posts == []
+        pilot.app.start_swap("long-doc")
+        pilot.app.start_swap("long-doc")
+        await see(pilot, "Swap now")
+        await asyncio.sleep(0.1)
+        assert len(pilot.app.screen_stack) == 2, "two hasty keys, one review"
+        await pilot.press("shift+tab", *"hl qs", "tab", "tab", "enter")
+        await until(pilot, lambda: swaps.posts)
+        assert [post["body"]["note"] for post in swaps.posts] == ["hl qs"]
 
 
 def test_the_bars_add_up_and_the_new_engine_takes_the_place_of_the_old(fake: Fake) -> None:

@@ -99,32 +99,33 @@ async def test_a10_when_the_fallback_fails_too_the_last_lines_are_shown_and_s_st
         await see(pilot, "[READY]")
 
 
-async def test_an_abort_asks_with_its_cost_and_rolls_back(window, shelf: Shelf, fake: Fake) -> None:
-    swaps = Swaps(hold_at="warm").play(fake)
+async def test_an_abort_asks_with_its_cost_free_before_stop_and_a_rollback_after(
+    window, shelf: Shelf, fake: Fake
+) -> None:
+    swaps = Swaps(hold_at="drain").play(fake)
     async with window(80, 24) as pilot:
         await begin(pilot)
-        await see(pilot, "4 of 5", "65%", "GiB")
+        await see(pilot, "1 of 5  drain")
         await pilot.press("A")
-        await see(pilot, "Abort swap 0042", "stops the new engine and starts quick-verify", "[ Abort and roll back ]")
+        await see(pilot, "Abort swap 0042", "costs nothing", "[ Abort ]")
         await pilot.press("enter")
         await until(pilot, lambda: not pilot.app.screen.is_modal)
         assert swaps.aborts == []
         await pilot.press("A")
-        await see(pilot, "[ Abort and roll back ]")
-        await pilot.press("tab", "enter")
-        await see(pilot, "aborted", "was started again and is READY")
-        assert swaps.aborts == ["0042"]
-
-
-async def test_before_stop_an_abort_costs_nothing(window, shelf: Shelf, fake: Fake) -> None:
-    Swaps(hold_at="drain").play(fake)
-    async with window(120, 36) as pilot:
-        await begin(pilot)
-        await see(pilot, "1 of 5  drain")
-        await pilot.press("A")
-        await see(pilot, "costs nothing", "[ Abort ]")
+        await see(pilot, "[ Abort ]")
         await pilot.press("tab", "enter")
         await see(pilot, "aborted before anything was stopped")
+        swaps.hold_at = "warm"
+        await until(pilot, lambda: pilot.app.screen.is_old_enough)
+        await pilot.press("r")
+        await see(pilot, "Swap now")
+        await pilot.press("tab", "enter")
+        await see(pilot, "Swap 0043", "4 of 5", "65%", "GiB")
+        await pilot.press("A")
+        await see(pilot, "stops the new engine and starts quick-verify", "[ Abort and roll back ]")
+        await pilot.press("tab", "enter")
+        await see(pilot, "aborted", "was started again and is READY")
+        assert swaps.aborts == ["0042", "0043"]
 
 
 async def test_a_second_operator_sees_the_same_swap_with_who_began_it(window, shelf: Shelf, fake: Fake) -> None:
@@ -201,10 +202,12 @@ async def test_a_lost_link_keeps_the_panel_and_the_swap_goes_on(window, shelf: S
         await see(pilot, "took the held requests", "[READY]", timeout_s=20)
 
 
-async def test_the_same_profile_again_is_no_swap(window, shelf: Shelf, fake: Fake) -> None:
+async def test_the_same_profile_again_is_no_swap_and_a_failed_one_can_be_tried_or_edited(
+    window, shelf: Shelf, fake: Fake
+) -> None:
     shelf.revs["quick-verify"] = 0
-    swaps = Swaps().play(fake)
-    async with window(80, 24) as pilot:
+    swaps = Swaps(fails="start").play(fake)
+    async with window(120, 36) as pilot:
         await see(pilot, "[READY]")
         pilot.app.start_swap("quick-verify")
         await see(pilot, "Swap now")
@@ -212,14 +215,11 @@ async def test_the_same_profile_again_is_no_swap(window, shelf: Shelf, fake: Fak
         await see(pilot, "serves already")
         assert len(swaps.posts) == 1
         assert pilot.app.current_mode == "dash"
-
-
-async def test_a_failed_swap_can_be_tried_again_or_edited(window, shelf: Shelf, fake: Fake) -> None:
-    swaps = Swaps(fails="start").play(fake)
-    async with window(120, 36) as pilot:
-        await begin(pilot)
+        pilot.app.start_swap("long-doc")
+        await see(pilot, "-> long-doc", "Swap now")
+        await pilot.press("tab", "enter")
         await see(pilot, "FAILED, rolled back")
-        swaps.fails = ""
+        await until(pilot, lambda: pilot.app.screen.is_old_enough)
         await pilot.press("r")
         await see(pilot, "Review: swap quick-verify -> long-doc")
         await pilot.press("escape")

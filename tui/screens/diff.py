@@ -31,11 +31,11 @@ class DiffScreen(LiveScreen):
 
     tab: ClassVar[str] = "profiles"
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("diff.unified", "unified", "Unified/Split"),
-        bind("diff.next", "next(1)", "Next change"),
-        bind("diff.previous", "next(-1)", "Previous"),
+        bind("diff.unified", "unified", "Unified"),
+        bind("diff.next", "next(1)", "Change"),
+        bind("diff.previous", "next(-1)", "Previous change", show=False),
         bind("diff.changes", "changes", "Only changes"),
-        bind("edit.apply", "apply", "Review+apply"),
+        bind("edit.apply", "apply", "Review"),
         bind("prof.edit", "edit", "Edit"),
         bind("app.back", "close", "Close"),
     ]
@@ -141,7 +141,7 @@ class DiffScreen(LiveScreen):
         if not self._plan:
             panel.show([[(f"x {self._fault}", "bad")]] if self._fault else ["asking the planner ..."])
             return
-        width, room = panel.size.width, self.size.height * 2 // 5
+        width, room = panel.size.width, self.size.height * 9 // 20
         told: list[Line] = [plans.requests(self._plan), *self._plan.texts("side_effects"), plans.gap(self._plan)]
         told += plans.rollback(self._plan, width)[:1] + plans.faults(self._plan, width)
         effects = plans.effects(self._plan, width)

@@ -50,8 +50,8 @@ class EditorScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("edit.save", "save", "Save"),
         bind("edit.diff", "diff", "Diff"),
-        bind("edit.apply", "apply", "Review+apply"),
-        bind("edit.problem", "next_problem", "Next problem"),
+        bind("edit.apply", "apply", "Review"),
+        bind("edit.problem", "next_problem", "Problem"),
         bind("app.back", "close", "Close"),
     ]
     CSS = """

@@ -1,6 +1,5 @@
 """The text of a profile under edit: YAML colours, signs in the margin, F keys left alone. Not here: checks."""
 
-from dataclasses import replace
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -19,7 +18,6 @@ from tui.words import ascii_only, plain
 MARGIN = 2
 # The program's screens lie on the F keys, also while somebody types; TextArea has F6 and F7 for selecting.
 TAKEN = {"f6", "f7"}
-SHOWN = {"undo", "redo"}  # the rest is what every editor has
 # What the grammar calls a part of YAML, and the meaning it is painted with.
 PAINT = {
     "yaml.field": "title", "comment": "dim", "number": "part1", "boolean": "part1", "constant.builtin": "part1",
@@ -32,9 +30,7 @@ class ProfileText(TextArea, inherit_bindings=False):
     """`marks` are signs by line, from 1: E and !. Escape is told as `Left`, everything printable is typed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        replace(binding, show=binding.action in SHOWN)
-        for binding in TextArea.BINDINGS
-        if isinstance(binding, Binding) and binding.key not in TAKEN
+        binding for binding in TextArea.BINDINGS if isinstance(binding, Binding) and binding.key not in TAKEN
     ]
 
     class Left(Message):
