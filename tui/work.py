@@ -1,7 +1,7 @@
 """Work that waits, such as a question to the service: done beside the screen, gone with it. Not here: the work.
 
-Textual takes a coroutine too, but one that is cancelled before its first step is never awaited and complains; a function
-is called only when the work begins. A fault does not end the program.
+Textual takes a coroutine too, but one that is cancelled before its first step is never awaited and complains; a
+function is called only when the work begins. A fault does not end the program.
 """
 
 from collections.abc import Callable, Coroutine

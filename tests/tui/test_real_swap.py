@@ -57,7 +57,7 @@ async def test_edit_save_review_swap_fail_and_abort_against_the_real_service(tmp
             await pilot.press("ctrl+r")
             await see(pilot, "Review: swap quick -> long rev 2", "[ Swap now ]")
             await pilot.press("tab", "enter")
-            await see(pilot, "Swap ", "quick -> long", "took the held requests", timeout_s=30)
+            await see(pilot, "Swap ", "quick -> long", "What happened: long serves.", timeout_s=30)
             assert (swapper.in_force.name, supervisor.info["n_ctx"]) == ("long", 1024)
             assert supervisor.pid not in (None, first)
             await see(pilot, "[READY]", "| long |")

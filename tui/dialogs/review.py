@@ -86,7 +86,8 @@ class Review(ScrolledDialog[Answer]):
         swap.disabled = not self.can_swap
         self.query_one("#swap", Static).update("[ Swap now ]" if self.can_swap else "( Swap now )")
         hint = "Cancel has the focus. To start: tab to 'Swap now', then enter."
-        self.query_one("#hint", Lines).set_lines([[(hint if self.can_swap else "'Swap now' is off, see above.", "dim")]])
+        shown = hint if self.can_swap else "'Swap now' is off, see above."
+        self.query_one("#hint", Lines).set_lines([[(shown, "dim")]])
 
     def choose(self, choice: str) -> None:
         if not self.can_swap:
@@ -154,7 +155,7 @@ def _short(plan: Facts, state: Facts, width: int) -> list[Line]:
     back = plan.text("rollback.name", "fallback")
     lines: list[Line] = [*_bars(plan, state, width), plans.one_line(plan)]
     lines += [f"stages     {first}", f"           {second}"]
-    lines += wrapped(f"{back} ({plan.text('rollback.text', 'then fallback')}), then fallback", width, "rollback   ")[:2]
+    lines += wrapped(f"{back}: {plan.text('rollback.text', 'then fallback')}", width, "rollback   ")[:2]
     lines += wrapped(plans.requests(plan).removeprefix("Requests: "), width, "requests   ")[:2]
     lines += [line for text in plan.texts("side_effects") for line in wrapped(text, width, "also       ")][:3]
     return [*lines, *_faults(plan, width)]

@@ -5,11 +5,10 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widget import Widget
 
 from tui.dialogs.base import Dialog, T
 
-FRAME = 3  # border and the empty line above the choices, in rows
+FRAME = 4  # border, the empty line above the choices, and the choices, in rows
 
 
 class Body(VerticalScroll, can_focus=False):
@@ -19,7 +18,7 @@ class Body(VerticalScroll, can_focus=False):
 
 
 class ScrolledDialog(Dialog[T]):
-    """It yields one `Body` in `content()`, with `below` rows of other widgets under it. Arrows and page keys move it."""
+    """It yields one `Body` in `content()`, with `below` rows of widgets under it. Arrows and page keys move it."""
 
     below: ClassVar[int] = 0
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -36,9 +35,7 @@ class ScrolledDialog(Dialog[T]):
         self._fit()
 
     def _fit(self) -> None:
-        box: Widget = self.query_one("#box")
-        box.styles.max_height = self.size.height
-        self.query_one(Body).styles.max_height = max(1, self.size.height - FRAME - 1 - self.below)
+        self.query_one(Body).styles.max_height = max(1, self.room - FRAME - self.below)
 
     def action_scroll(self, rows: int) -> None:
         self.query_one(Body).scroll_relative(y=rows, animate=False)

@@ -8,6 +8,7 @@ from tui.words import fit
 
 VERDICTS = {"OK": "good", "TIGHT": "warning", "PAGES": "warning", "NO": "bad", "BAD": "bad", "?": "dim"}
 RESULTS = {"ok": "good", "warn": "warning", "fail": "bad"}
+ORDER = {"fail": 0, "warn": 1, "ok": 2}
 SPLIT = ("weights", "kv", "engine", "total")
 
 
@@ -67,11 +68,11 @@ def faults(plan: Facts, width: int) -> list[Line]:
 
 def stages(plan: Facts, width: int) -> list[Line]:
     """The table of stages with estimate, limit and note, and the gap in service below it."""
-    lines: list[Line] = [[(f"{'Stages':<26}{'estimate':>12}{'limit':>11}", "title")]]
+    lines: list[Line] = [[(f"{'Stages':<10}{'estimate':>12}{'limit':>9}", "title")]]
     for number, row in enumerate(plan.rows("stages"), 1):
         most = row.num("limit_s")
         estimate, limit = seconds(row.num("estimate_s")), "none" if most is None else f"{most:.0f} s"
-        told = f"  {number} {row.text('name', '?'):<22}{estimate:>12}{limit:>11}   {row.text('note')}"
+        told = f"  {number} {row.text('name', '?'):<6}{estimate:>12}{limit:>9}   {row.text('note')}"
         lines.append(fit(told, width).rstrip())
     return [*lines, gap(plan, " " * 4)]
 
@@ -93,13 +94,14 @@ def stages_short(plan: Facts, width: int) -> list[Line]:
 
 
 def rollback(plan: Facts, width: int) -> list[Line]:
-    """What happens when a stage fails."""
+    """What happens when a stage fails; the server's own words say it best."""
     to, text = plan.text("rollback.name"), plan.text("rollback.text")
-    if not to:
-        return wrapped("If a stage fails: start the profile 'fallback'. The queue is kept.", width)
     how = f" ({text})" if text else ""
-    lines = wrapped(f"If a stage fails: roll back to {to}{how}.", width)
-    return lines + wrapped("If that fails too: start the profile 'fallback'. The queue is kept through both.", width)
+    lines = wrapped(f"If a stage fails: roll back to {to}{how}.", width) if to else []
+    if "fallback" in text:
+        return lines
+    first = "If that fails too" if to else "If a stage fails"
+    return lines + wrapped(f"{first}: start the profile 'fallback'. The queue is kept.", width)
 
 
 def effects(plan: Facts, width: int) -> list[Line]:
@@ -136,8 +138,8 @@ def requests(plan: Facts) -> str:
 
 
 def checks(plan: Facts, width: int) -> list[Line]:
-    """The planner's questions, each with its answer and what it was answered from."""
-    rows = plan.rows("checks")
+    """The planner's questions, each with its answer and what it was answered from; those that failed come first."""
+    rows = sorted(plan.rows("checks"), key=lambda row: ORDER.get(row.text("result"), 1))
     long = min(max((len(row.text("text")) for row in rows), default=0), max(20, width * 45 // 100)) + 2
     lines: list[Line] = []
     for row in rows:

@@ -93,8 +93,7 @@ def details(profile: Facts, plan: Facts, width: int) -> list[Line]:
         lines.append(f"In page cache  {percent(facts.num('cached'))}")
     if plan:
         lines += [*wrapped(gap(plan), width), f"Checks  {passed(plan)}"]
-    lines += ["", *_history(profile, width)]
-    return lines + (["", *faults(plan, width)] if plan.texts("errors") or plan.texts("warnings") else [])
+    return [*lines, "", *_history(profile, width)]
 
 
 def _slots(facts: Facts) -> str:
@@ -105,8 +104,8 @@ def _shape(plan: Facts) -> str:
     """What the file's header says of the model."""
     if not plan.has("n_layers"):
         return ""
-    told = f"{size(plan.num('size'))}  {count(plan.num('n_layers'))} layers"
-    return f"{told} KV {count(plan.num('n_kv_heads'))}x{count(plan.num('head_dim'))}"
+    told = f"{size(plan.num('size'))} {count(plan.num('n_layers'))} layers"
+    return f"{told} kv {count(plan.num('n_kv_heads'))}x{count(plan.num('head_dim'))}"
 
 
 def _history(profile: Facts, width: int) -> list[Line]:

@@ -48,8 +48,10 @@ def ended(swap: Facts, width: int, height: int) -> list[Line]:
         shown = [fit(f"  {line}", width).rstrip() for line in last[-min(room, 5) :]]
         lines += [[("Last engine lines:", "title")], *shown]
     log = [f"{clock(line.num('time'))}  {line.text('text')}" for line in swap.rows("log")]
-    if log and (room := height - len(lines) - 1) > 1:
-        lines += ["", *(fit(line, width).rstrip() for line in log[-room:])]
+    if lines[-1] != "":
+        lines.append("")
+    if log and (room := height - len(lines)) > 1:
+        lines += [fit(line, width).rstrip() for line in log[-room:]]
     return lines[:height]
 
 
@@ -72,7 +74,8 @@ def happened(swap: Facts) -> str:
     if state == "applied":
         return f"only settings of serving differ, so {new} took over without a stop."
     if state == "ready":
-        return f"{new} serves and took the held requests.{gap}"
+        took = " and took the held requests" if swap.num("held.kept") else ""
+        return f"{new} serves{took}.{gap}"
     if state == "unchanged":
         return f"{new} served already with this very text."
     if state == "refused":

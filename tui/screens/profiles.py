@@ -66,7 +66,7 @@ class ProfilesScreen(LiveScreen):
     ProfilesScreen ProfileTable, ProfilesScreen ProfileTable > .datatable--header { background: $background; }
     ProfilesScreen #list { width: 1fr; height: 1fr; }
     ProfilesScreen #details { width: 37; }
-    ProfilesScreen #why { height: 8; }
+    ProfilesScreen #why { height: 9; }
     ProfilesScreen.-xwide #details { width: 52; }
     ProfilesScreen.-narrow #top { layout: vertical; }
     ProfilesScreen.-narrow #details { width: 1fr; height: 8; }

@@ -122,6 +122,8 @@ class SwapScreen(LiveScreen):
         state, going = self._swap.text("state"), self.is_going
         if action == "abort":
             return super().check_action(action, parameters) if going and not self._swap.flag("is_aborting") else False
+        if action == "retry" and not (report.is_failed(self._swap) or state == "aborted"):
+            return False
         if action in ("close", "retry", "edit"):
             return super().check_action(action, parameters) if self._swap and not going else False
         if action == "start":
