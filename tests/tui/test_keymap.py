@@ -1,4 +1,4 @@
-"""The table of keys: every id is somebody's, every binding of the program has one, none is destructive on ctrl or alt."""
+"""The table of keys: every id is bound, every shown binding has an id, none needs alt or what tmux takes."""
 
 import pkgutil
 from collections.abc import Iterator

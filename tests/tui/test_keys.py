@@ -243,7 +243,7 @@ async def test_nothing_piles_up_over_hundreds_of_refreshes_screens_and_dialogs(w
         for _ in range(3):
             await live_a_while()
         before = count()
-        for _ in range(10):
+        for _ in range(5):
             await live_a_while()
         for _ in range(60):
             pilot.app.screen.refresh_bindings()

@@ -4,6 +4,8 @@ import asyncio
 
 from tests.tui.fake import Fake
 from tests.tui.frames import frame, see, tap, until
+from tui import client as client_module
+from tui import problems
 from tui.client import Client, ClientError
 from tui.keymap import MODES
 from tui.link import Poller
@@ -17,33 +19,35 @@ async def test_a01_without_a_service_it_says_so_counts_down_and_goes_on_when_the
         text = await see(pilot, "[NO LINK]", "No link to the service", "connection refused", "retry", timeout_s=2)
         assert fake.url in text
         assert "(s Swap)" in text.split("\n")[-1] and "r Retry now" in text.split("\n")[-1]
-        await see(pilot, "in 2 s")
-        await see(pilot, "in 1 s")
+        await see(pilot, "retry 2 in 1 s")
         await fake.start()
         text = await see(pilot, "[READY]", "quick-verify", timeout_s=11)
         assert "(s Swap)" not in text
 
 
-async def test_a_link_that_is_lost_keeps_the_values_marks_them_old_and_comes_back_with_r(window, fake) -> None:
+async def test_a_link_that_is_lost_keeps_the_values_and_comes_back_with_r(window, fake, monkeypatch) -> None:
+    monkeypatch.setattr(problems, "BACK_S", 0.5)
     async with window(120, 36) as pilot:
         await see(pilot, "[READY]")
         await fake.stop()
         text = await see(pilot, "[NO LINK]", "STALE", "quick-verify")
         assert "q ?" in text
-        await until(pilot, lambda: pilot.app.snap.link.attempt >= 3)
+        await until(pilot, lambda: pilot.app.snap.link.attempt >= 2)
         await fake.start()
         await tap(pilot, "r")
         await see(pilot, "[READY]", "link is back after 00:0", timeout_s=1)
         await until(pilot, lambda: "link is back" not in frame(pilot.app), timeout_s=5)
 
 
-async def test_a_service_that_hangs_is_gone_after_three_seconds_and_keys_still_work(window, fake) -> None:
+async def test_a_service_that_hangs_is_gone_after_a_while_and_keys_still_work(window, fake, monkeypatch) -> None:
+    assert client_module.STATE_TIMEOUT_S == 3.0
+    monkeypatch.setattr(client_module, "STATE_TIMEOUT_S", 1.0)
     async with window(120, 36) as pilot:
         await see(pilot, "[READY]")
         fake.hangs = True
         await tap(pilot, "3")
         await see(pilot, "[3 Queue]", timeout_s=1)
-        await see(pilot, "[NO LINK]", "no answer within 3 s", timeout_s=5)
+        await see(pilot, "[NO LINK]", "no answer within 1 s", timeout_s=3)
         fake.hangs = False
 
 

@@ -1,5 +1,6 @@
 """Screens whose work comes later: what each will show, what answers its question today. Not here: built screens."""
 
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -26,9 +27,12 @@ class Place(LiveScreen):
         return []
 
     def show(self, snap: Snap) -> None:
-        words: list[Line] = [f"Later here: {self.will}", f"Today:      {self.today}", ""]
+        panel = self.query_one("#place", Panel)
+        words: list[Line] = []
+        for first, text in (("Later here: ", self.will), ("Today:      ", self.today)):
+            words += wrap(text, max(panel.size.width, 30), initial_indent=first, subsequent_indent=" " * len(first))
         facts = self.facts(snap) if snap.is_known else ["no answer from the service yet"]
-        self.query_one("#place", Panel).show([*words, *facts], right="not built yet")
+        panel.show([*words, "", *facts], right="not built yet")
 
 
 class QueuePlace(Place):
