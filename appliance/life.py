@@ -41,11 +41,13 @@ SOCKET_PATH_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What the worker shall load: a model file and the fields of engine.load.EngineOptions."""
+    """What the worker shall load: a model file and the fields of engine.load.EngineOptions. `digest` is what the file
+    was when the API read its vocabulary (model_facts.digest): another one is refused."""
 
     model: str
     options: Mapping[str, Any]
     engine_factory: str = "appliance.worker:load"
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,17 @@ class Life:
 
     async def run(self, spec: WorkerSpec, prefix: Sequence[str], env: Mapping[str, str]) -> None:
         """Start the process and return when it is dead; when cancelled, end it first."""
+        try:
+            await self._live(spec, prefix, env)
+        except (OSError, RuntimeError) as error:  # no room for the socket, no process or thread to be had
+            self._hung = f"it could not be started: {getattr(error, 'strerror', None) or error}"
+
+    def kill(self) -> None:
+        """End the process now, whatever it does."""
+        if self.pid is not None:
+            self._signal(signal.SIGKILL)
+
+    async def _live(self, spec: WorkerSpec, prefix: Sequence[str], env: Mapping[str, str]) -> None:
         self._folder = _private_folder()
         try:
             with socket.socket(socket.AF_UNIX) as door:

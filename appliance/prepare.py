@@ -9,7 +9,7 @@ from typing import Any
 from appliance import logs
 from appliance.life import WorkerSpec
 from appliance.metrics import process_memory
-from appliance.model_facts import identity
+from appliance.model_facts import digest, identity
 from appliance.numa import bound_to, prefix
 from appliance.profiles import Profile
 from appliance.settings import Resolved, Settings
@@ -120,7 +120,7 @@ def prepare(
     facts = ("n_ctx", "type_k", "type_v", "batch_size", "ubatch_size", "n_parallel", "load_mode")
     promised = {fact: options[fact] for fact in facts}
     promised["ubatch_size"] = min(promised["ubatch_size"], planned.n_ctx)
-    worker = WorkerSpec(str(path), options)
+    worker = WorkerSpec(str(path), options, digest=digest(gguf))
     return Prepared(settings, model, text, planned.n_ctx, worker, argv, before, profile, promised)
 
 

@@ -10,7 +10,6 @@ again when it ends: whoever put it on trial decides, until `accept`.
 """
 
 import asyncio
-import contextlib
 import contextvars
 import logging
 import os
@@ -120,15 +119,19 @@ class Supervisor:
         # A context of its own: its log lines are not those of the request that asked for it.
         self._task = asyncio.create_task(self._keep(), name="supervisor", context=contextvars.Context())
 
-    async def stop(self, between: ColibriError | None = None) -> None:
-        """End the worker: politely, then for certain. Its memory is free when this returns.
+    async def stop(self, between: ColibriError | None = None, within_s: float | None = None) -> None:
+        """End the worker: politely, then for certain, at the latest after `within_s`. Its memory is free when this
+        returns.
 
         With `between` another one follows: requests in flight get that error and the others wait.
         """
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            if not self._task.cancelling():  # a second one would cut the burial short
+                self._task.cancel()
+            await asyncio.wait((self._task,), timeout=within_s)
+            if not self._task.done() and self._life is not None:
+                self._life.kill()
+            await asyncio.wait((self._task,))
             self._task = None
         self._enter("stopped")
         for listener in self._listeners:

@@ -27,7 +27,7 @@ from typing import Any
 from appliance.frames import error_value, read_generate
 from appliance.session import EngineLike, Session
 from appliance.wire import PROTOCOL, Frame, Line, WireError
-from engine.errors import ColibriError, DoesNotFit, EngineFailed
+from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineFailed
 from engine.tokenizer.vocab import Vocab
 
 BEAT_S = 1.0
@@ -41,14 +41,19 @@ Progress = Callable[[str, int, int, str], None]
 
 
 def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab]:
-    """The real engine and the vocabulary of `spec["model"]`, with `spec["options"]` as EngineOptions."""
+    """The real engine and the vocabulary of `spec["model"]`, with `spec["options"]` as EngineOptions; raises
+    BadModelFile when it is not the file of `spec["digest"]`: its token ids would mean other words."""
     from appliance.host import read_machine
+    from appliance.model_facts import digest
     from engine.gguf.reader import read_gguf
     from engine.load import EngineOptions, load_engine
     from engine.text import open_text
 
+    gguf = read_gguf(spec["model"])
+    if spec.get("digest") and digest(gguf) != spec["digest"]:
+        raise BadModelFile(f"'{gguf.path.name}' was replaced by another file since it was planned; swap to it anew")
     engine = load_engine(spec["model"], EngineOptions(**spec["options"]), read_machine(), on_progress=on_progress)
-    return engine, open_text(read_gguf(spec["model"])).vocab
+    return engine, open_text(gguf).vocab
 
 
 class EngineThread(threading.Thread):
