@@ -47,23 +47,25 @@ class Wish:
 
 
 class Admission:
-    """The text side of one model: `text` is its tokenizer and template, `n_ctx` the context that will be allocated."""
+    """The text side of one model: `text` is its tokenizer and template, `n_ctx` the context that will be allocated.
+    `threads` are those of the admission before, which is asked on until its last request is through."""
 
-    def __init__(self, text: Text, renderer: Renders, *, n_ctx: int, defaults: Sampling, n_predict: int = -1) -> None:
+    def __init__(self, text: Text, renderer: Renders, *, n_ctx: int, defaults: Sampling, n_predict: int = -1,
+                 threads: ThreadPoolExecutor | None = None) -> None:  # fmt: skip
         self.text = text
         self.n_ctx = n_ctx
         self._renderer = renderer
         self._defaults = defaults
         self._n_predict = n_predict
-        self._threads = ThreadPoolExecutor(TOKENISERS, thread_name_prefix="tokenise")
+        self.threads = threads or ThreadPoolExecutor(TOKENISERS, thread_name_prefix="tokenise")
 
     def close(self) -> None:
         """Let the tokenising threads go when they have done what they were given: a request may still wait for it."""
-        self._threads.shutdown(wait=False)
+        self.threads.shutdown(wait=False)
 
     async def warm(self) -> None:
         """Build the encoder before the first request needs it."""
-        await asyncio.get_running_loop().run_in_executor(self._threads, self.text.prepare)
+        await asyncio.get_running_loop().run_in_executor(self.threads, self.text.prepare)
 
     async def render(
         self, messages: list[dict[str, Any]], *, extra: dict[str, Any] | None = None, add_generation_prompt: bool = True
@@ -88,7 +90,7 @@ class Admission:
     async def tokens(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Token ids of a text of any length, in a thread."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self.text.encode, text, add_special, parse_special)
+        return await loop.run_in_executor(self.threads, self.text.encode, text, add_special, parse_special)
 
     async def chat_ids(self, messages: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> list[int]:
         """Ids of a conversation, with exactly one begin token when the template or the file asks for one."""

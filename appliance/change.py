@@ -6,10 +6,11 @@ Never are two engines in memory: the next one starts when the process before is 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from appliance import logs
 from appliance.dispatch import Dispatcher
 from appliance.prepare import Prepared
 from appliance.supervisor import Supervisor
@@ -17,8 +18,11 @@ from appliance.swap import Progress, Rescue, Stage, State, Swap
 from appliance.trial import Aborted, StageTimeout, Trial, within
 from engine.errors import ColibriError, EngineFailed, Unavailable
 
+log = logs.get_logger("colibri.swap")
 LOOK_S = 0.05
 RETRY_S = 20
+GONE = ("crashed", "stopped")
+"""States of a supervisor that starts nobody by itself."""
 FALLBACK = "fallback"
 """The profile that is tried last, whatever another one names."""
 STOPPED = EngineFailed("the engine was stopped for a change of profile; send the request again")
@@ -55,15 +59,24 @@ class Outcome:
     degraded: str | None = None
 
 
+Wish = tuple[str, int | None]
+"""A profile's name and the revision, None for the one in force."""
+
+
+def spares(fallback: str) -> list[Wish]:
+    """Who is tried when the profile before cannot come back: at last the packaged fallback, if its edit is no good."""
+    return list(dict.fromkeys([(fallback, None), (FALLBACK, None), (FALLBACK, 0)]))
+
+
 @dataclass(slots=True)
 class Change:
-    """`run` or `rescue` is the whole of it. `named` prepares a profile by its name; `abort` may be set by anyone."""
+    """`run` or `rescue` is the whole of it. `named` prepares a profile; `abort` may be set by anyone."""
 
     swap: Swap
     supervisor: Supervisor
     dispatcher: Dispatcher
     answers: Answers
-    named: Callable[[str], Awaitable[Prepared]]
+    named: Callable[[Wish], Awaitable[Prepared]]
     abort: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, old: Prepared, candidate: Prepared) -> Outcome:
@@ -72,38 +85,51 @@ class Change:
             await self._drain(old)
         except Aborted as error:
             self.swap.fail(error, advice="nothing was stopped")
-            if self.supervisor.state not in ("crashed", "stopped"):
+            if self.supervisor.state not in GONE:
                 return Outcome("aborted", old)
-            return await self.rescue(old, old.settings.fallback)
+            return await self.rescue(old, spares(old.settings.fallback))
         try:
             await self._stop(old)
             self.swap.tok_s = await self._try(self.swap, candidate)
-        except ColibriError as error:
-            self._note(error)
-            return await self.rescue(old, candidate.settings.fallback)
+        except Exception as error:
+            self._note(_as_ours(error))
+            return await self.rescue(old, spares(candidate.settings.fallback))
         return Outcome("ready", candidate)
 
-    async def rescue(self, old: Prepared | None, fallback: str) -> Outcome:
-        """Get somebody to serve: `old`, then the fallbacks."""
+    async def rescue(self, old: Prepared | None, wishes: Sequence[Wish], is_again: bool = False) -> Outcome:
+        """Get somebody to serve: `old`, then the `wishes`; with `is_again` the first of them is who served before."""
         swap = self.swap
         swap.gap_began = swap.gap_began or time.time()
+        # Begun and between two of its choices: whoever serves next may be another model.
+        await self.answers.break_off(STOPPED)
         if old is not None and await self._attempt(old, "rollback"):
             return Outcome("rolled_back", old)
+        tried = {(swap.new, swap.new_rev)} if old is not None else set()
+        tried |= set() if is_again else {(swap.old, swap.old_rev)}
         cause = swap.reason.message if swap.reason else "the profile before could not be started"
-        for name in dict.fromkeys((fallback, FALLBACK)):
-            if name in (swap.new if old is not None else "", old.name if old is not None else ""):
-                continue
+        for wish in wishes:
             try:
-                candidate = await self.named(name)
-            except ColibriError as error:
-                missed = Rescue(name, 0, "fallback", "failed", "plan", ended=time.time(), reason=error.message)
-                swap.rescues.append(missed)
+                candidate = await self.named(wish)
+            except Exception as error:
+                self._missed(wish, _as_ours(error))
                 continue
+            if (candidate.name, candidate.rev) in tried:
+                continue
+            tried.add((candidate.name, candidate.rev))
             if await self._attempt(candidate, "fallback"):
+                if is_again and wish == wishes[0]:
+                    return Outcome("ready", candidate)
                 wanted = swap.new if old is not None else swap.old
-                return Outcome("fallback", candidate, f"'{name}' serves instead of '{wanted}': {cause}")
+                who = f"'{candidate.name}'{' as shipped' if wish[1] == 0 else ''}"
+                return Outcome("fallback", candidate, f"{who} serves instead of '{wanted}': {cause}")
         await self.supervisor.stop(between=STOPPED)
         return Outcome("crashed", None)
+
+    def _missed(self, wish: Wish, error: ColibriError) -> None:
+        (name, rev), why = wish, error.message
+        if all((rescue.profile, rescue.reason) != (name, why) for rescue in self.swap.rescues):
+            missed = Rescue(name, rev or 0, "fallback", "failed", "plan", ended=time.time(), reason=why)
+            self.swap.rescues.append(missed)
 
     async def _drain(self, old: Prepared) -> None:
         settings = old.settings
@@ -118,6 +144,8 @@ class Change:
         """Wait for the answers that have begun; how many were ended instead."""
         s, began, n_cut = old.settings, time.monotonic(), 0
         while left := max(self.answers.n_begun(), self.dispatcher.n_active()):
+            if self.supervisor.state in GONE:  # an answer between two of its choices would wait for nobody
+                n_cut += await self.answers.break_off(STOPPED)
             stage.progress = Progress(max(0, total - left), total, "requests")
             if s.drain_policy == "cancel" and not n_cut and time.monotonic() - began > s.drain_timeout:
                 text = f"the answer was ended after {s.drain_timeout:g} s for a change of profile; send it again"
@@ -164,8 +192,8 @@ class Change:
             await self.supervisor.stop(between=STOPPED)
             await self._try(own, candidate)
             rescue.state = "ok"
-        except ColibriError as error:
-            rescue.state, rescue.reason = "failed", error.message
+        except Exception as error:
+            rescue.state, rescue.reason = "failed", _as_ours(error).message
         finally:
             following.cancel()
             rescue.stage, rescue.ended = own.stage, time.time()
@@ -176,6 +204,14 @@ class Change:
         code = f"{self.swap.stage}_timeout" if isinstance(error, StageTimeout) else error.code
         self.swap.engine_lines = self.supervisor.log_tail[-8:]
         self.swap.fail(error, code, ADVICE.get(code, "the log has the engine's own words"))
+
+
+def _as_ours(error: Exception) -> ColibriError:
+    """A defect of Colibri is a failure like others: somebody must serve all the same."""
+    if isinstance(error, ColibriError):
+        return error
+    log.error("the swap met a defect of Colibri", exc_info=error)
+    return EngineFailed(f"the swap met {type(error).__name__}; the log has the place")
 
 
 async def _follow(own: Swap, rescue: Rescue) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from appliance import logs
-from appliance.change import RETRY_S, Answers, Change, Outcome
+from appliance.change import RETRY_S, Answers, Change, Outcome, Wish, spares
 from appliance.dispatch import Dispatcher
 from appliance.events import Events
 from appliance.host import read_machine
 from appliance.journal import Journal
+from appliance.model_facts import identity
 from appliance.pagecache import cached_share
 from appliance.planning import InForce, plan_document
 from appliance.prepare import Prepare, Prepared, Resolve, freed_bytes, prepare
@@ -26,6 +27,7 @@ from appliance.profiles import BadProfile, Profile, ProfileStore, check
 from appliance.settings import Resolved
 from appliance.supervisor import Supervisor
 from appliance.swap import SUCCEEDED, State, Swap
+from appliance.trial import Aborted
 from engine.errors import ColibriError, EngineDown, EngineFailed, RequestError
 from engine.planner import Machine
 
@@ -59,7 +61,8 @@ class KeyReused(RequestError):
 
 class Swapper:
     """One swap at a time, on one event loop. `in_force` serves since `since`; `degraded` is why that is not who was
-    wanted. Whoever makes it sets `answers`, `serve` (the API speaks for this profile from now on) and `on_end`."""
+    wanted; `is_undecided` from a hold until it is known who serves next. Whoever makes it sets `answers`, `serve` (the
+    API speaks for this profile from now on) and `on_end`."""
 
     def __init__(self, *, supervisor: Supervisor, dispatcher: Dispatcher, store: ProfileStore, resolve: Resolve,
                  events: Events, journal: Journal, first: Prepared, degraded: str | None = None,
@@ -67,6 +70,7 @@ class Swapper:
         self.in_force = first
         self.since = time.time()
         self.degraded = degraded
+        self.is_undecided = False
         self.ended: list[Swap] = []
         self.answers: Answers
         self.serve: Callable[[Prepared], None] = lambda prepared: None
@@ -77,6 +81,7 @@ class Swapper:
         self._current: Swap | None = None
         self._change: Change | None = None
         self._crashed: ColibriError | None = None
+        self._owed: ColibriError | None = None
         self._task: asyncio.Task[None] | None = None
         dispatcher.rescue = self._will_rescue
 
@@ -163,15 +168,20 @@ class Swapper:
             if isinstance(error, ColibriError):
                 swap.fail(error, advice="nothing was touched; mend the profile or its model, then try again")
                 error.extra.setdefault("swap_id", swap.id)
+            elif isinstance(error, asyncio.CancelledError):
+                swap.fail(Aborted("whoever asked for it left before it was planned"), advice="ask again")
+                swap.key = None  # the same asking once more begins a new one
             self._finish(swap, "refused")
             raise
         if self._supervisor.state == "ready" and candidate.needs_no_restart(self.in_force):
-            await self._apply(swap, candidate)
+            self._go(swap, self._apply(swap, candidate))
+            assert self._task is not None
+            await asyncio.shield(self._task)  # whoever asked may leave, what is begun is ended
         else:
-            self._change = Change(swap, self._supervisor, self._dispatcher, self.answers, self._named)
-            self._dispatcher.hold(self._estimate(candidate))
+            self._hold(self._estimate(candidate))
             swap.stage = "drain"
-            self._go(swap, self._change.run(self.in_force, candidate))
+            change = self._change_of(swap)
+            self._go(swap, self._carry_out(swap, change.run(self.in_force, candidate)))
         return swap
 
     async def abort(self, swap_id: str, by: str = "") -> Swap:
@@ -207,10 +217,17 @@ class Swapper:
 
     # Inside
 
-    def _go(self, swap: Swap, work: Coroutine[Any, Any, Outcome]) -> None:
+    def _go(self, swap: Swap, work: Coroutine[Any, Any, None]) -> None:
         # A context of its own: its log lines are not those of the request that asked for it.
-        work_ = self._carry_out(swap, work)
-        self._task = asyncio.create_task(work_, name=f"swap {swap.id}", context=contextvars.Context())
+        self._task = asyncio.create_task(work, name=f"swap {swap.id}", context=contextvars.Context())
+
+    def _hold(self, reopens_s: float | None = None) -> None:
+        self._dispatcher.hold(reopens_s)
+        self.is_undecided = True
+
+    def _change_of(self, swap: Swap) -> Change:
+        self._change = Change(swap, self._supervisor, self._dispatcher, self.answers, self._named)
+        return self._change
 
     async def _carry_out(self, swap: Swap, work: Coroutine[Any, Any, Outcome]) -> None:
         try:
@@ -219,30 +236,40 @@ class Swapper:
             log.exception("the swap met a defect of Colibri")
             swap.fail(EngineFailed(f"the swap met {type(error).__name__}; the log has the place"))
             outcome = Outcome("crashed", None)
+        self.is_undecided = False
         if swap.gap_began is not None:
             swap.gap_ended = time.time()
+        try:
+            await self._settle(swap, outcome)
+        finally:
+            self._finish(swap, outcome.state)
+
+    async def _settle(self, swap: Swap, outcome: Outcome) -> None:
         if outcome.serving is None:
             cause = swap.reason.message if swap.reason else "the log says why"
             text = f"no profile could be started: {cause}; mend the cause, then change the profile once more"
             self._crashed = EngineDown(text, retry_after_s=RETRY_S)
             self._dispatcher.shut(self._crashed)
-        else:
-            self._crashed = None
-            if outcome.state != "aborted":
-                self._dispatcher.forget_speeds()
-                self._take(outcome.serving, outcome.degraded)
-            await self._release(swap)
-        self._finish(swap, outcome.state)
+            return
+        self._crashed = None
+        if outcome.state != "aborted":
+            self._dispatcher.forget_speeds()
+            # Rolled back to who served instead of another, it still is that.
+            self._take(outcome.serving, self.degraded if outcome.state == "rolled_back" else outcome.degraded)
+        await self._release(swap)
 
     async def _apply(self, swap: Swap, candidate: Prepared) -> None:
         """Nothing that the engine was told has changed: the API speaks for the new profile from now on."""
         now = self.in_force
         same = (now.name, now.settings) == (candidate.name, candidate.settings) and not self.degraded
-        if not same or now.rev != candidate.rev:
-            self._dispatcher.hold()
-            self._take(candidate, None)
-            await self._release(swap)
-        self._finish(swap, "unchanged" if same and now.rev == candidate.rev else "applied")
+        is_done = same and now.rev == candidate.rev
+        try:
+            if not is_done:
+                self._dispatcher.hold()
+                self._take(candidate, None)
+                await self._release(swap)
+        finally:
+            self._finish(swap, "unchanged" if is_done else "applied")
 
     def _take(self, candidate: Prepared, degraded: str | None) -> None:
         self.in_force, self.since, self.degraded = candidate, time.time(), degraded
@@ -277,26 +304,39 @@ class Swapper:
         self._tell(f"swap {swap.id}: {swap.text}", level, swap=swap.id, state=state)
         self._journal.ended(swap.json())
         self.on_end(swap)
+        owed, self._owed = self._owed, None
+        if owed is not None and state != "cut" and self._supervisor.state == "crashed":
+            self._dispatcher.worker_gone(owed)
 
     def _will_rescue(self, error: ColibriError) -> bool:
         """Nobody will serve any more, says the supervisor: True when something else is being tried."""
         if self._current is not None:
+            self._owed = error  # should it end without a look at the engine, this is asked again
             return True
         now = self.in_force
-        if self._supervisor.state != "crashed" or now.profile is None or now.name == now.settings.fallback:
+        if self._supervisor.state != "crashed" or now.profile is None:
             return False
-        try:
-            profile = self._store.load(now.settings.fallback)
-        except ColibriError:
+        # Another file than the one that was served needs other words and another plan, not another profile.
+        is_other = identity(Path(now.worker.model)) != now.identity
+        wishes = [*([(now.name, None)] if is_other else []), *spares(now.settings.fallback)]
+        profile = self._first_of(wishes, None if is_other else (now.name, now.rev))
+        if profile is None:
             return False
         swap = self._record(profile, "the engine gave up", "colibri", None)
         swap.stage = "start"
         swap.fail(error, advice="the log has the engine's own words")
         swap.engine_lines = self._supervisor.log_tail[-8:]
-        self._dispatcher.hold()
-        self._change = Change(swap, self._supervisor, self._dispatcher, self.answers, self._named)
-        self._go(swap, self._change.rescue(None, profile.name))
+        self._hold()
+        self._go(swap, self._carry_out(swap, self._change_of(swap).rescue(None, wishes, is_other)))
         return True
+
+    def _first_of(self, wishes: list[Wish], but: tuple[str, int] | None) -> Profile | None:
+        for name, rev in wishes:
+            with contextlib.suppress(ColibriError):
+                profile = self._store.load(name, rev)
+                if (profile.name, profile.rev) != but:
+                    return profile
+        return None
 
     def _same_key(self, to: str, key: str | None) -> Swap | None:
         known = next((swap for swap in self.swaps() if key is not None and swap.key == key), None)
@@ -304,8 +344,8 @@ class Swapper:
             raise KeyReused(f"this Idempotency-Key belongs to a swap to '{known.new}'; send a new one")
         return known
 
-    async def _named(self, name: str) -> Prepared:
-        return await self._prepare(self._store.load(name))
+    async def _named(self, wish: Wish) -> Prepared:
+        return await self._prepare(self._store.load(*wish))
 
     async def _prepare(self, profile: Profile) -> Prepared:
         settings = self._resolve({**profile.values, "name": profile.name}).settings

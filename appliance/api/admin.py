@@ -175,7 +175,7 @@ def _process(pid: int | str | None) -> dict[str, Any]:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """A request; while it is held, its model is the client's own word."""
+    """A request; while it is held, its model is that of the profile before."""
     return {**row, "model": one_line(row["model"], NAME_CHARS)}
 
 

@@ -23,7 +23,7 @@ from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, ChatShape, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
 from appliance.request import Done, GenerateRequest, Piece, Prefill
-from engine.errors import ContextLengthExceeded, InvalidParameter, ModelNotFound, TemplateError
+from engine.errors import ColibriError, ContextLengthExceeded, InvalidParameter, ModelNotFound, TemplateError
 from engine.sampling import Sampling
 
 PATIENCE_S = 5.0
@@ -34,6 +34,8 @@ SAMPLING_FIELDS = (
     "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "repeat_last_n", "presence_penalty",
     "frequency_penalty",
 )  # fmt: skip
+OTHERS_MAY = (ContextLengthExceeded, ModelNotFound, TemplateError)
+"""What one profile refuses and another may serve."""
 Prompts = Callable[[], Awaitable[list[list[int]]]]
 
 
@@ -67,18 +69,20 @@ async def complete(request: web.Request) -> web.StreamResponse:
     async def prompts() -> list[list[int]]:
         return [await services.admission.prompt_ids(prompt) for prompt in given]
 
-    pinned = services.model.id if any(not isinstance(prompt, str) for prompt in given) else None
+    pinned = None if all(isinstance(prompt, str) for prompt in given) else services.swapper.in_force
 
     def wished() -> Wish:
-        if pinned not in (None, services.model.id):
-            text = f"the prompt's token ids are those of '{pinned}', and '{services.model.id}' is served now; send text"
+        now = services.swapper.in_force
+        if pinned is not None and pinned.identity != now.identity:
+            text = f"the prompt's token ids are of '{pinned.model.id}', and another model is served now; send text"
             raise ModelNotFound(text, param="prompt")
         return _wish(services, ask, ask.logprobs)
 
     generation = await _generation(request, raw, ask, wished, prompts)
-    decode = services.admission.text.decode
-    echoes = [prompt if isinstance(prompt, str) else decode(prompt) for prompt in given] if ask.echo else []
-    shape = CompletionShape(**_common(generation, ask, ask.logprobs), echoes=tuple(echoes))
+    if ask.echo and not generation.echoes:  # once: a viewer who comes after a swap is told the same
+        decode = services.admission.text.decode
+        generation.echoes = tuple(prompt if isinstance(prompt, str) else decode(prompt) for prompt in given)
+    shape = CompletionShape(**_common(generation, ask, ask.logprobs), echoes=generation.echoes)
     return await (_stream if ask.stream else _plain)(request, generation, shape)
 
 
@@ -134,11 +138,13 @@ async def _generation(
         before = services.epoch
         try:
             requests = await make()
-        except (ContextLengthExceeded, ModelNotFound, TemplateError):
-            if not services.is_held:
+        except ColibriError as error:
+            if services.epoch != before:
+                continue  # that was the word of a profile which serves no more
+            if not services.is_undecided or not isinstance(error, OTHERS_MAY):
                 raise
             # Another profile may serve it: it waits as it is, and is judged by whoever serves in the end.
-            requests = [GenerateRequest(id=f"{name}-0-0", prompt_ids=[], sampling=Sampling(), model=ask.model or "")]
+            requests = [GenerateRequest(id=f"{name}-0-0", prompt_ids=[], sampling=Sampling(), model=services.model.id)]
         # Another request with this identity may have come in while this one was tokenised, or the end of the server.
         if (running := services.generations.find(identity)) is not None:
             return running

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from appliance.api.errors import AnswerTimeout
+from appliance.api.errors import AnswerTimeout, public
 from appliance.metrics import Metrics
 from appliance.request import Done, Event, GenerateRequest, Piece, Queued
 from appliance.ticket import Ticket
@@ -68,7 +68,7 @@ END = object()
 @dataclass(eq=False)
 class Generation:
     """The answers of one request, in order; `events` holds (choice, event) and only grows. `model` and `fingerprint`
-    are settled when it begins."""
+    are settled when it begins; `echoes` are the texts of its prompts where the client wants them back."""
 
     name: str
     identity: Identity
@@ -79,6 +79,7 @@ class Generation:
     speaker: Speaks
     model: str = ""
     fingerprint: str = ""
+    echoes: tuple[str, ...] = ()
     events: list[tuple[int, Event]] = field(default_factory=list)
     error: BaseException | None = None
     ended: float | None = None
@@ -157,6 +158,9 @@ class Generation:
             self.requests = await self.make()
         except ColibriError as error:
             dispatcher.refuse_waiting(waiting.id, error)
+            return False
+        except Exception as error:  # a defect of ours must not keep the others waiting
+            dispatcher.refuse_waiting(waiting.id, public(error, self.name))
             return False
         dispatcher.replace(self.requests[0])
         return True

@@ -23,6 +23,7 @@ from appliance.api.body import body_cap
 from appliance.api.errors import Draining
 from appliance.api.protocol import LIMITS, Connection
 from appliance.api.services import Services, admit
+from appliance.change import FALLBACK, spares
 from appliance.dispatch import Dispatcher
 from appliance.events import Events
 from appliance.gauges import Gauges
@@ -40,9 +41,9 @@ from appliance.templates import Renderer
 from engine.errors import ColibriError, Unreachable
 
 LAST = "last"
-FIRST_PROFILE, FALLBACK = "quick-verify", "fallback"
-DRAIN_S = 12.0
-"""Compose gives the container 20 s to end; the worker needs up to 5 of them."""
+FIRST_PROFILE = "quick-verify"
+DRAIN_S, STOP_S = 12.0, 5.0
+"""Compose gives the container 20 s to end: so long for answers under way, then so long for the worker."""
 BACKLOG = 128
 log = logs.get_logger("colibri.serve")
 
@@ -100,14 +101,21 @@ def first(settings: Settings, resolve: Resolve, profile: str | None) -> First:
         found = store.load(profile) if profile else None
         return First(_prepared(resolve, found), store, journal, resolve)
     name = journal.active() or FIRST_PROFILE
-    try:
-        return First(_prepared(resolve, store.load(name)), store, journal, resolve)
-    except ColibriError as error:
-        if name == FALLBACK:
-            raise
-        text = f"the profile '{name}' cannot be started ({error.message}), '{FALLBACK}' serves instead"
+    cause: ColibriError | None = None
+    for wish, rev in dict.fromkeys([(name, None), *spares(FALLBACK)]):
+        try:
+            made = _prepared(resolve, store.load(wish, rev))
+        except ColibriError as error:
+            cause = cause or error
+            continue
+        if cause is None:
+            return First(made, store, journal, resolve)
+        who = f"'{wish}'{' as shipped' if rev == 0 else ''}"
+        text = f"the profile '{name}' cannot be started ({cause.message}), {who} serves instead"
         log.error("%s", text)
-        return First(_prepared(resolve, store.load(FALLBACK)), store, journal, resolve, text)
+        return First(made, store, journal, resolve, text)
+    assert cause is not None
+    raise cause
 
 
 def _prepared(resolve: Resolve, profile: Profile | None) -> Prepared:
@@ -162,7 +170,7 @@ async def running(begin: First) -> AsyncIterator[Services]:
         finally:
             warming.cancel()
             await swapper.close()
-            await supervisor.stop()
+            await supervisor.stop(within_s=STOP_S)
             await dispatcher.close()
             await renderer.close()
             services.admission.close()

@@ -1,6 +1,7 @@
 """What every handler may use, in one value that the application carries. Not here: handlers, how it is made."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import metadata
@@ -95,17 +96,16 @@ class Services:
 
     def serve(self, prepared: Prepared) -> None:
         """Speak for another profile from now on. Nothing may be running that began under the one before."""
-        before = self.admission
         self.settings, self.model = prepared.settings, prepared.model
-        self.admission, self.body_cap = admit(prepared, self.renderer), body_cap(prepared.n_ctx)
+        self.admission = admit(prepared, self.renderer, self.admission.threads)
+        self.body_cap = body_cap(prepared.n_ctx)
         self.epoch += 1
         self.metrics.serves(prepared.model.id)
-        before.close()
 
     @property
-    def is_held(self) -> bool:
-        """Whether requests wait for a swap to end."""
-        return self.swapper.current is not None
+    def is_undecided(self) -> bool:
+        """Whether requests wait for a profile that nobody knows yet."""
+        return self.swapper.is_undecided
 
     def handover(self) -> str | None:
         """The text that hands over to a person where no answer can come in time, if the profile has one."""
@@ -123,10 +123,12 @@ class Services:
         return "fp_" + sha256("|".join(facts).encode()).hexdigest()[:12]
 
 
-def admit(prepared: Prepared, renderer: Renders) -> Admission:
+def admit(prepared: Prepared, renderer: Renders, threads: ThreadPoolExecutor | None = None) -> Admission:
     """The text side of a profile."""
-    s = prepared.settings
-    return Admission(prepared.text, renderer, n_ctx=prepared.n_ctx, defaults=s.sampling(), n_predict=s.n_predict)
+    s, n_ctx = prepared.settings, prepared.n_ctx
+    return Admission(
+        prepared.text, renderer, n_ctx=n_ctx, defaults=s.sampling(), n_predict=s.n_predict, threads=threads
+    )
 
 
 SERVICES = web.AppKey("services", Services)

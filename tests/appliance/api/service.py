@@ -113,7 +113,8 @@ async def service(
         """The real plan, with a scripted worker in place of the real one."""
         made = prepare(settings, machine, profile, leaving)
         own = {"n_ctx": made.n_ctx, **((scripts or {}).get(made.name) or {})}
-        return replace(made, worker=script(**own), promised={"n_ctx": made.n_ctx})
+        worker = replace(script(**own), model=made.worker.model)
+        return replace(made, worker=worker, promised={"n_ctx": made.n_ctx})
 
     store, journal = ProfileStore(data), Journal(data)
     if profile is None:

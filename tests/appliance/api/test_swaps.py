@@ -96,9 +96,9 @@ async def test_a_swap_ends_the_old_process_and_serves_what_the_new_profile_says(
 
 
 async def test_who_waits_is_answered_by_the_new_profile_or_told_that_it_is_not_served_any_more(tmp_path: Path) -> None:
-    async with box(tmp_path, {"quick": {"step_s": 0.05}, "long": {"load_s": 0.3}}) as running:
+    async with box(tmp_path, {"quick": {"step_s": 0.05, "text": "abc"}, "long": {"load_s": 0.3}}) as running:
         swapper, _ = parts(running)
-        first = asyncio.create_task(running.chat(max_tokens=5))
+        first = asyncio.create_task(running.chat(max_tokens=25))
         await until(lambda: swapper.answers.n_begun() == 1)
         assert (await running.chat(model="long"))[0] == 404, "nobody serves that name yet"
         waiting = [asyncio.create_task(running.chat(**more)) for more in ({}, {"model": "quick"})]
