@@ -60,10 +60,26 @@ def accuracy_rows(section: dict[str, Any]) -> list[str]:
     return lines
 
 
+def terminal_rows(section: dict[str, Any]) -> list[str]:
+    start = section["start"]
+    lines = [
+        "| terminal | asks every | requests | bytes/s | of a core | memory |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in section["rows"]:
+        every = f"{row['rate_s']:g} s" if row["rate_s"] else "paused"
+        size, requests = f"{row['columns']}x{row['rows']}", str(row["requests"] or "none")
+        figures = f"{row['bytes_per_s']:,.0f} | {row['cpu_share']:.1%} | {row['rss_mb']:.0f} MB"
+        lines.append(f"| {size} | {every} | {requests} | {figures} |")
+    first, state = start["first_panel_s"], start["state_s"]
+    return [*lines, "", f"First panel after {first:.2f} s, the engine's state after {state:.2f} s."]
+
+
 SECTIONS = {
     "peers": ("Whole model, medians of {rounds} alternated rounds", peers_rows),
     "serve": ("Through HTTP, streamed, medians of {rounds} alternated rounds", serve_rows),
     "start": ("Start and memory", start_lines),
+    "terminal": ("The terminal program", terminal_rows),
     "accuracy": ("Distributions against the exact float32 forward", accuracy_rows),
 }
 
