@@ -132,6 +132,4 @@ class Actions:
         self.program.leave()
 
     def action_leave_now(self) -> None:
-        self.program.rescue()
-        swap = self.program.snap.text("swap.id")
-        self.program.exit(0, message=f"swap {swap} goes on; run colibri tui to see it" if swap else None)
+        self.program.leave_now()

@@ -1,45 +1,37 @@
 """The program: its screens, and the one snapshot they all show. Not here: what its keys do (actions.py), HTTP."""
 
-import contextlib
 import json
 import os
-import re
 import signal
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
-from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.filter import LineFilter, NoColor
 from textual.message_pump import MessagePump
 from textual.screen import ModalScreen, Screen
 from textual.signal import Signal
 from textual.widgets import Input, TextArea
+from textual.worker import Worker, WorkerState
 
 from tui import papers
 from tui.actions import Actions
 from tui.client import Client
 from tui.config import Config
-from tui.dialogs.base import Ask
+from tui.dress import Dress
 from tui.faults import Fault, Shielded
 from tui.keymap import MODES, TABS, bind, checked
+from tui.leaving import Leaving
 from tui.link import Poller
 from tui.looks import Looks
-from tui.names import hint
 from tui.pace import Pace
-from tui.plain_filter import PlainSigns
 from tui.problems import Problem, problems
 from tui.screens.base import LiveScreen
 from tui.screens.failed import FailedScreen
 from tui.snap import Snap
-from tui.theme import OWN, first_theme
-from tui.widgets.keybar import KeyBar
 
 T = TypeVar("T")
 BETWEEN = "between"
@@ -51,12 +43,8 @@ SCREENS = {
     "logs": "tui.screens.logs:LogsScreen", "chat": "tui.screens.places:ChatPlace",
     "help": "tui.screens.help:HelpScreen", "swap": "tui.screens.swap:SwapScreen",
 }  # fmt: skip
-KEY_WORDS = {"enter": "enter", "escape": "esc", "tab": "tab", "shift+tab": "shift+tab", "space": "space",
-             "up": "up", "down": "down", "left": "left", "right": "right", "home": "home", "end": "end",
-             "pageup": "pgup", "pagedown": "pgdn", "backspace": "backspace", "delete": "del"}  # fmt: skip
 # What terminals take by OSC 52 without an answer; k9s stops at the same length.
 MOST_CLIPBOARD_BYTES = 74 * 1024
-LAST_SECONDS = 60
 WIDTHS = [(0, "-mini"), (80, "-narrow"), (100, "-wide"), (160, "-xwide")]
 HEIGHTS = [(0, "-flat"), (24, "-short"), (32, "-tall")]
 NAVIGATION = [bind(f"nav.{i}", f"go('{mode}')", name, show=False)
@@ -78,7 +66,7 @@ def _screen(mode: str) -> Callable[[], Screen[Any]]:
     return make
 
 
-class ColibriApp(Actions, Shielded, App[int]):
+class ColibriApp(Actions, Dress, Leaving, Shielded, App[int]):
     """`snap` is what is known; `client` asks; `looks` says how to draw; `ask(dialog)` waits for an answer."""
 
     TITLE = "Colibri"
@@ -117,9 +105,7 @@ class ColibriApp(Actions, Shielded, App[int]):
         # Textual reads it from the instance, in __init__.
         self.DEFAULT_MODE = self.config["start_screen"]  # type: ignore[misc]
         super().__init__()
-        for theme in OWN:
-            self.register_theme(theme)
-        self.no_color = self.looks.mono
+        self.put_on()
         self.client = client
         self.pace = pace or Pace(self.config["refresh_s"] or 1.0)
         self.is_readonly: bool = self.config["readonly"]
@@ -133,13 +119,9 @@ class ColibriApp(Actions, Shielded, App[int]):
         self.help_from: Screen[Any] | None = None
         self.before_help = "dash"
         self._own_problems = list(self.config.problems)
-        self._no_colour, self._plain_signs = NoColor(), PlainSigns()
-        self._last_key = time.monotonic()
         self._is_up = False
-        self.set_class(self.looks.ascii, "-ascii")
-        if (fault := self.use_theme(first_theme(self.looks.colours, self.config["theme"]))) and not self.looks.mono:
+        if (fault := self.use_theme(self.config["theme"])) and self.looks.colours == "full":
             self._own_problems.append(f"theme: {fault}")
-            self.theme = first_theme(self.looks.colours)
         keymap, wrong = checked(self.config.keymap)
         self._own_problems += wrong
         self.set_keymap(keymap)
@@ -147,7 +129,7 @@ class ColibriApp(Actions, Shielded, App[int]):
     # Life
 
     def on_mount(self) -> None:
-        self.set_interval(1.0, self._idle)
+        self.watch_the_keys()
         # An old docker client gives the window's size late: ask for it once more.
         self.set_timer(0.3, lambda: os.kill(os.getpid(), signal.SIGWINCH))
         self.call_after_refresh(self._begin)
@@ -159,55 +141,41 @@ class ColibriApp(Actions, Shielded, App[int]):
             self.swap_watch = import_module("tui.flows").SwapWatch(self)
         except Exception as error:
             self.fault(error, self)
-        self.run_worker(self.poller.poll(), group="poll", exclusive=True, exit_on_error=False)
-        self.run_worker(self.poller.listen(), group="listen", exclusive=True, exit_on_error=False)
+        self._follow("poll")
+        self._follow("listen")
+
+    def _follow(self, what: str) -> None:
+        run = self.poller.poll if what == "poll" else self.poller.listen
+        self.run_worker(run(), group=what, exclusive=True, exit_on_error=False)
 
     async def on_unmount(self) -> None:
         await self.client.close()
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """What theme.tcss asks for and a theme of Textual does not know."""
-        theme = self.current_theme
-        return {"border-rest": "#7A8494", "border-focus": theme.primary, "title": theme.foreground or theme.primary}
 
     def clear_selection(self) -> None:
         """Textual calls it while a first screen is still being made, where tasks start eagerly (Python 3.12 on)."""
         if self.screen_stack:
             super().clear_selection()
 
-    def get_line_filters(self) -> list[LineFilter]:
-        """Nothing leaves that the tier forbids, whatever a widget asked for: no colour in mono, no sign above 0x7e."""
-        mono = [self._no_colour] if self.looks.mono else []
-        return [*super().get_line_filters(), *mono, *([self._plain_signs] if self.looks.ascii else [])]
-
-    async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key | events.Paste | events.MouseDown):
-            self._last_key = time.monotonic()
-        await super().on_event(event)
-
     def _hear(self, snap: Snap) -> None:
         before, self.snap = (self.snap.word, self.why_not()), snap
         if self.swap_watch is not None and snap.link.is_up:
-            with contextlib.suppress(Exception):
+            try:
                 self.swap_watch.see(snap)
+            except Exception as error:
+                self.fault(error, self)
         self.snap_signal.publish(snap)
         if before != (snap.word, self.why_not()):
             self.screen.refresh_bindings()
 
-    def _idle(self) -> None:
-        """Leave when nobody is there: the last net under a terminal that went away without a word."""
-        most = 60 * self.config["idle_exit_min"]
-        left = most - (time.monotonic() - self._last_key)
-        words = ""
-        if most and left <= 0:
-            self.rescue()
-            self.exit(0, message=f"colibri tui left after {self.config['idle_exit_min']} min without a key")
-        elif most and left < min(LAST_SECONDS, most / 2):
-            words = f"no key for {(most - left) / 60:.0f} min: leaving in {left:.0f} s, any key stays"
-        for bar in self.screen.query(KeyBar):
-            bar.say(words)
-
     # Faults of this program
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A worker's fault is one of the screen that is seen; without the poller there is no program, so it goes on."""
+        worker = event.worker
+        if event.state is WorkerState.ERROR and isinstance(worker.error, Exception):
+            self.fault(worker.error, self)
+            if worker.group in ("poll", "listen"):
+                self.set_timer(1.0, lambda: self._follow(worker.group))
 
     def fault(self, error: Exception, source: MessagePump) -> None:
         """Keep a fault to its screen; the program goes on."""
@@ -287,11 +255,6 @@ class ColibriApp(Actions, Shielded, App[int]):
             return "Go on" if self.pace.is_paused else "Pause"
         return binding.description
 
-    def get_key_display(self, binding: Binding) -> str:
-        if re.fullmatch(r"f\d+", binding.key):
-            return binding.key.upper()
-        return binding.key_display or KEY_WORDS.get(binding.key) or super().get_key_display(binding)
-
     async def ask(self, dialog: ModalScreen[T]) -> T | None:
         """Show a dialog and wait for its answer; call it from a worker."""
         return await self.push_screen_wait(dialog)
@@ -332,35 +295,7 @@ class ColibriApp(Actions, Shielded, App[int]):
             self.notify(f"no file was written: {error}", severity="error", markup=False)
             return None
 
-    # Looks and rates, for keys and commands
-
-    def use_theme(self, name: str) -> str:
-        """Take a theme; what is wrong with the name, or an empty string."""
-        if self.looks.colours != "full" and name not in ("colibri-16", "ansi-dark", "ansi-light"):
-            return f"this terminal has {self.looks.colours} colours; themes need 256"
-        if name not in self.available_themes:
-            return f"there is no theme '{name}'{hint(name, self.available_themes)}"
-        self.theme = name
-        self.use_looks(dark=self.current_theme.dark)
-        return ""
-
-    def use_looks(self, *, ascii: bool | None = None, mono: bool | None = None, dark: bool | None = None) -> None:
-        """Change signs or colours while running; everything is painted anew."""
-        before = self.looks
-        if ascii is not None:
-            self.looks = replace(self.looks, ascii=ascii)
-        if dark is not None:
-            self.looks = replace(self.looks, dark=dark)
-        if mono is not None and mono != self.looks.mono:
-            self.looks = replace(self.looks, colours="mono" if mono else "full")
-            self.no_color = mono
-            self.theme = first_theme(self.looks.colours)
-        if self.looks != before and self._is_up:
-            self.set_class(self.looks.ascii, "-ascii")
-            self.refresh_css(animate=False)
-            for screen in self.live:
-                screen.redress()
-            self.snap_signal.publish(self.snap)
+    # What keys and commands do with it
 
     def use_rate(self, seconds: float) -> None:
         self.pace.choose(seconds)
@@ -385,28 +320,3 @@ class ColibriApp(Actions, Shielded, App[int]):
         """The screen as text."""
         strips = self.screen._compositor.render_strips()
         return "\n".join(strip.text[: self.size.width].rstrip() for strip in strips)
-
-    # Leaving
-
-    def unsaved(self) -> list[str]:
-        """Names of text that would be lost."""
-        return [name for screen in self.live if (name := screen.unsaved())]
-
-    def rescue(self) -> None:
-        """From any thread, at the last moment: each screen may write what is unsaved to a file."""
-        for screen in list(self.live):
-            with contextlib.suppress(Exception):
-                screen.rescue()
-
-    def leave(self) -> None:
-        self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
-
-    async def _leave(self) -> None:
-        names = self.unsaved()
-        lines = [f"{name} has changes that are not saved." for name in names]
-        if not names or await self.ask(Ask("Quit", lines, "Quit and lose them")):
-            self.action_leave_now()
-
-    def leave_at_once(self, code: int) -> None:
-        """From a signal's handler or another thread."""
-        self.call_later(self.exit, code)

@@ -115,3 +115,16 @@ async def test_the_first_fault_is_the_one_that_stays(window, broken, monkeypatch
             pilot.app.screen.post_message(Broken.Poke())
         await see(pilot, *FAILED)
         assert frame(pilot.app).count("This panel failed;") == 1
+
+
+async def test_a_fault_of_the_poller_is_told_and_it_goes_on_asking(window, monkeypatch) -> None:
+    async with window(80, 24, is_faulty=True) as pilot:
+        await see(pilot, "[READY]")
+        ask, poller = pilot.app.poller._ask, pilot.app.poller
+        poller._ask = lambda: 1 / 0
+        await see(pilot, "This panel failed", "division by zero")
+        poller._ask = ask
+        n = pilot.app.snap.now
+        await until(pilot, lambda: pilot.app.snap.now > n, what="a newer snapshot")
+        await tap(pilot, "r")
+        await see(pilot, "- Engine", "[READY]")
