@@ -6,6 +6,7 @@ the terminal's signals reach it as if the shell had started it.
 
 import argparse
 import os
+import subprocess
 import sys
 from importlib.util import find_spec
 
@@ -42,8 +43,10 @@ def run(args: argparse.Namespace) -> int:
         what = ", ".join(missing) or "its own package"
         raise ColibriError(f"the terminal program cannot start: {what} is not installed beside {sys.executable}; "
                            "install colibri-runtime there, or use 'colibri status'")  # fmt: skip
-    if any(word in ("-h", "--help") for word in args.words):
-        print(args.help(), end="\n\n")
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "tui", *args.words])
+    argv = [sys.executable, "-m", "tui", *args.words]
+    if not {"-h", "--help"} & set(args.words):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os.execv(sys.executable, argv)
+    print(args.help(), flush=True)
+    return subprocess.run(argv, check=False).returncode

@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.terminal.conftest import Served
 from tests.terminal.processes import leaving, wait_idle
 from tests.terminal.program import Kind, Program
+from tests.terminal.tmux import Tmux
 
 GONE_S = 5
 BUSY = 0.2
@@ -52,3 +54,20 @@ def test_every_way_out_but_kill_gives_the_terminal_back(served: Served, end: str
         assert program.ended() == code
         assert program.modes() == []
         assert "Traceback" not in program.text()
+
+
+def test_the_shell_gets_its_terminal_while_the_program_sleeps(served: Served, tmp_path: Path) -> None:
+    """ctrl-z and fg, as with every program that a shell starts."""
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with Tmux(shell, {**served.at(), "PS1": "shell> "}, tmp_path, columns=80, rows=24) as terminal:
+        terminal.wait("shell>")
+        terminal.type(" ".join(served.argv()))
+        terminal.keys("Enter")
+        terminal.wait(r"\[READY\]")
+        terminal.keys("C-z")
+        terminal.wait(r"Stopped")
+        terminal.type("echo here$((1+1)); fg")
+        terminal.keys("Enter")
+        terminal.wait(r"\[READY\]")
+        terminal.keys("q")
+        terminal.wait("here2")
