@@ -90,7 +90,7 @@ async def test_the_screen_compares_what_runs_with_what_would_and_tells_the_effec
         pilot.app.action_go("profiles")
         await see(pilot, "batch-tag")
         pilot.app.screen.table.stand_on("long-doc")
-        await see(pilot, "> long-doc")
+        await see(pilot, ">  long-doc")
         await pilot.press("d")
         text = await see(pilot, "Running now: quick-verify rev 14", "To apply: long-doc rev 6", "+10 -5", "new threads")
         asked = [asked.query for asked in shelf.fake.asked if asked.path == "/admin/profiles/quick-verify"]

@@ -28,7 +28,7 @@ def line_of(pilot, words: str) -> str:
 async def test_rows_details_reasons_the_whole_plan_and_every_file_validated(window, shelf: Shelf) -> None:
     async with window(120, 36) as pilot:
         await opened(pilot)
-        assert "> quick-verify" in frame(pilot.app)
+        assert ">* quick-verify" in frame(pilot.app)
         assert "ACTIVE" in line_of(pilot, "quick-verify  ")
         assert " NO " in line_of(pilot, "huge-test")
         assert " OK " in line_of(pilot, "batch-tag")
@@ -88,16 +88,16 @@ async def test_the_filter_and_a_new_list_leave_the_cursor_on_its_profile(window,
         await pilot.press("escape")
         await see(pilot, "batch-tag", "6 files")
         pilot.app.screen.table.stand_on("long-doc")
-        await see(pilot, "> long-doc")
+        await see(pilot, ">  long-doc")
         shelf.texts = {"aaa": "name: aaa\nctx_size: 512\n", **shelf.texts}
         shelf.revs["aaa"] = 1
         pilot.app.screen.refresh_list()
-        await see(pilot, "aaa", "> long-doc")
+        await see(pilot, "aaa", ">  long-doc")
         # A list that cannot be had leaves the old one.
         fake.answers["GET", "/admin/profiles"] = lambda _: (500, {"error": {"message": "disk gone", "code": "io"}})
         pilot.app.screen.refresh_list()
         await until(pilot, lambda: pilot.app.screen._error == "disk gone")
-        assert "> long-doc" in frame(pilot.app)
+        assert ">  long-doc" in frame(pilot.app)
 
 
 async def test_delete_asks_for_the_name_and_never_takes_the_active_the_fallback_or_a_shipped_one(
@@ -155,7 +155,7 @@ async def test_the_list_fits_every_window(window, shelf: Shelf) -> None:
         await see(pilot, "4/4 pass")
         for width, height in ((100, 30), (80, 24), (60, 16), (160, 50)):
             await pilot.resize_terminal(width, height)
-            await until(pilot, lambda: "> long-doc" in frame(pilot.app) and "32768" in line_of(pilot, "> long-doc"))
+            await until(pilot, lambda: ">  long-doc" in frame(pilot.app) and "32768" in line_of(pilot, ">  long-doc"))
             lines = frame(pilot.app).splitlines()
             assert len(lines) == height
             assert {len(line) for line in lines} == {width}

@@ -34,7 +34,7 @@ async def test_edit_save_review_swap_fail_and_abort_against_the_real_service(tmp
             await see(pilot, "ACTIVE", "long", "batch-tag")
             screen = app.screen
             screen.table.stand_on("long")
-            await see(pilot, "> long", "- long ")
+            await see(pilot, ">  long", "- long ")
             # An error by hand, found by the service at its place; mended; saved as a revision of the overlay.
             await pilot.press("enter")
             await see(pilot, "Edit  long.yaml", "ctx_size: 384")

@@ -43,7 +43,7 @@ async def test_a08_enter_twice_and_escape_send_nothing_tab_enter_sends_one(windo
     async with window(120, 36) as pilot:
         await see(pilot, "[READY]")
         await pilot.press("2")
-        await see(pilot, "> quick-verify")
+        await see(pilot, ">* quick-verify")
         await pilot.press("j", "s")
         await see(pilot, "Swap now")
         await pilot.press("enter")

@@ -80,7 +80,8 @@ def stages(plan: Facts, width: int) -> list[Line]:
 def gap(plan: Facts, indent: str = "") -> str:
     """How long nobody answers."""
     if plan.flag("restart") is False:
-        return f"{indent}applied at once: only settings of serving differ, no stop"
+        same = not plan.rows("changes")
+        return indent + ("the same as what runs now" if same else "applied at once, without a stop")
     return f"{indent}no service for about {seconds(plan.num('gap_s'))} (stop to check)"
 
 

@@ -28,9 +28,9 @@ TINY = (("name", "NAME", 0), ("ctx", "CTX", 7), ("fit", "FIT", 5), ("state", "ST
 def columns(width: int) -> Columns:
     """What fits beside each other in `width` cells, with one cell between two columns."""
     chosen = WIDE if width >= 78 else SMALL if width >= 66 else TINY
-    fixed = 1 + sum(cells for _, _, cells in chosen) + len(chosen)
+    fixed = 2 + sum(cells for _, _, cells in chosen) + len(chosen)
     rest = max(8, width - fixed)
-    return [("mark", " ", 1), *((key, head, cells or rest) for key, head, cells in chosen)]
+    return [("mark", " ", 2), *((key, head, cells or rest) for key, head, cells in chosen)]
 
 
 def row(profile: Facts) -> dict[str, tuple[str, str]]:
@@ -38,7 +38,7 @@ def row(profile: Facts) -> dict[str, tuple[str, str]]:
     broken = profile.text("state") in ("errors", "")
     word, meaning = verdict(profile)
     return {
-        "mark": ("*" if profile.text("state") == "active" else " ", "good"),
+        "mark": (" *" if profile.text("state") == "active" else "", "good"),
         "name": (profile.text("name", "?"), ""),
         "model": ("(file has errors)", "dim") if broken else (model_name(profile), ""),
         "ctx": ("-" if broken else _number(profile, "ctx_size"), ""),
@@ -129,7 +129,7 @@ def strip(profile: Facts, plan: Facts, width: int) -> list[Line]:
     cached = f"in page cache {percent(facts.num('cached'))}   " if facts.has("cached") else ""
     lines: list[Line] = [one_line(facts)]
     if plan:
-        lines.append(f"{cached}{gap(plan)}")
+        lines.append(fit(f"{cached}{gap(plan)}", width).rstrip())
         words = "  ".join(f"{row.text('text').split()[0]} {row.text('result')}" for row in plan.rows("checks"))
         lines.append(fit(f"checks {passed(plan)}   {words}", width).rstrip())
         lines += bad_checks(plan, width)[:1] or wrapped(plan.text("reason"), width)[:1]

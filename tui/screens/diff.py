@@ -108,7 +108,10 @@ class DiffScreen(LiveScreen):
     def draw(self) -> None:
         """Both texts, or one, and the effects."""
         old, new = self.query_one("#old", Panel), self.query_one("#new", Panel)
-        new.display = not self.is_unified
+        if new.display == self.is_unified:
+            new.display = not self.is_unified
+            # Textual does not always tell the panel beside it that it has more room now.
+            self.call_after_refresh(old.redress)
         added, removed = lines.counts(self._rows)
         told = f"+{added} -{removed}"
         if self.is_unified:

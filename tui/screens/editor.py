@@ -67,7 +67,7 @@ class EditorScreen(LiveScreen):
     EditorScreen.-narrow #live { height: 3; }
     EditorScreen.-narrow #help { display: none; }
     EditorScreen.-narrow #problems { height: 5; }
-    EditorScreen ProfileText { border: none; padding: 0; background: $surface; }
+    EditorScreen ProfileText { scrollbar-size-horizontal: 0; border: none; padding: 0; background: $surface; }
     EditorScreen ProfileText:focus { border: none; }
     """
 

@@ -45,7 +45,8 @@ class ProfileTable(DataTable[Text]):
             self._columns = wanted
             self.clear(columns=True)
             for key, heading, width in wanted:
-                self.add_column(Text(heading.rjust(width - 1) if key in RIGHT else heading), key=key, width=width + 1)
+                words = heading.rjust(width - 1) if key in RIGHT else heading
+                self.add_column(Text(words), key=key, width=width + 1)
         names = [profile.text("name", "?") for profile in self._profiles]
         if [key.value for key in self.rows] != names:
             self.clear()
@@ -63,7 +64,7 @@ class ProfileTable(DataTable[Text]):
         looks, name = looks_of(self.app), profile.text("name", "?")
         cells = row(profile)
         if name == self.current:
-            cells["mark"] = (">", "")
+            cells["mark"] = (f">{cells['mark'][0].strip()}", "")
         for key, _, width in self._columns:
             words, meaning = cells[key]
             shown = fit(plain(words), width, looks.more)
