@@ -55,7 +55,8 @@ async def review_and_swap(app: "ColibriApp", name: str | None = None, note: str 
             return Facts(await app.client.post("/admin/plan", {"name": chosen}))
 
         first = await plan()
-        answer = await app.ask(Review(first, app.snap.facts, note, app.why_not(), again=plan))
+        must_say_why = app.config["confirm_note"] == "required"
+        answer = await app.ask(Review(first, app.snap.facts, note, app.why_not(), plan, must_say_why))
         return None if answer is None else await send(app, chosen, answer)
     except ClientError as error:
         complain(app, f"No swap to {name or 'another profile'}: {error.message}")

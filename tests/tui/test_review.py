@@ -10,6 +10,7 @@ from tests.tui.fake import Fake
 from tests.tui.frames import frame, see, until
 from tests.tui.shelf import Shelf
 from tests.tui.swaps import Swaps
+from tui.config import Config
 from tui.dialogs.base import Ask, Dialog
 from tui.dialogs.close import Close
 from tui.dialogs.confirm_word import ConfirmWord
@@ -144,6 +145,21 @@ async def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_key(windo
         assert len(swaps.posts) == 2
         assert len(keys) == 1 and keys != {""}
         assert [swap["id"] for swap in [*swaps.done, *filter(None, [swaps.current])]] == ["0042"]
+
+
+async def test_where_a_note_is_required_there_is_no_swap_without_one(window, shelf: Shelf, swaps: Swaps) -> None:
+    required = Config({**Config().values, "confirm_note": "required"})
+    async with window(80, 24, config=required) as pilot:
+        await at_review(pilot)
+        await see(pilot, "A note is required here")
+        await pilot.press("tab", "enter")
+        await pilot.pause()
+        assert swaps.posts == []
+        await pilot.press("shift+tab", "shift+tab", *"why")
+        await see(pilot, "Cancel has the focus")
+        await pilot.press("tab", "tab", "enter")
+        await until(pilot, lambda: swaps.posts)
+        assert swaps.posts[0]["body"]["note"] == "why"
 
 
 async def test_what_cannot_be_taken_sends_nothing_and_a_note_goes_along(window, shelf: Shelf, swaps: Swaps) -> None:

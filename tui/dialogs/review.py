@@ -47,13 +47,14 @@ class Review(ScrolledDialog[Answer]):
     """
 
     def __init__(self, plan: Facts, state: Facts, note: str = "", why_not: str = "",
-                 again: Callable[[], Awaitable[Facts]] | None = None) -> None:  # fmt: skip
+                 again: Callable[[], Awaitable[Facts]] | None = None, must_say_why: bool = False) -> None:  # fmt: skip
         super().__init__()
         self.plan = plan
         self._state = state
         self._note = note
         self._why_not = why_not
         self._again = again
+        self._must_say_why = must_say_why
         self.asked_at = time.monotonic()
         self._words = ""
         old, new = state.text("profile.name", "nothing"), plan.text("name", "?")
@@ -86,11 +87,22 @@ class Review(ScrolledDialog[Answer]):
         swap.disabled = not self.can_swap
         self.query_one("#swap", Static).update("[ Swap now ]" if self.can_swap else "( Swap now )")
         hint = "Cancel has the focus. To start: tab to 'Swap now', then enter."
-        shown = hint if self.can_swap else "'Swap now' is off, see above."
-        self.query_one("#hint", Lines).set_lines([[(shown, "dim")]])
+        if not self.can_swap:
+            hint = "'Swap now' is off, see above."
+        elif self._must_say_why and not self._note_now:
+            hint = "A note is required here: shift+tab to its line, type why, then tab to 'Swap now'."
+        self.query_one("#hint", Lines).set_lines([[(hint, "dim")]])
+
+    @property
+    def _note_now(self) -> str:
+        return self.query_one("#note", Input).value.strip()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._draw()
 
     def choose(self, choice: str) -> None:
-        if not self.can_swap:
+        if not self.can_swap or (self._must_say_why and not self._note_now):
             return
         if self._again is not None and time.monotonic() - self.asked_at > OLD_S:
             work(self, self._renew, "renew", exclusive=True)
@@ -108,7 +120,7 @@ class Review(ScrolledDialog[Answer]):
         self._draw()
 
     def answer(self, choice: str) -> Answer:
-        return Answer(self.query_one("#note", Input).value.strip(), self.plan)
+        return Answer(self._note_now, self.plan)
 
 
 def told(plan: Facts, state: Facts, width: int, height: int, looks: Looks) -> list[Line]:
