@@ -72,7 +72,7 @@ async def test_a08_every_dialog_opens_on_cancel_fits_and_answers_nothing_to_esca
                 pilot.app.push_screen(dialog, answers.append)
                 await until(pilot, lambda d=dialog: isinstance(d.focused, Choice), what=f"{kind} with a focus")
                 assert dialog.focused.id == "cancel", kind
-                words = "[READY]", "quick-verify", "esc Cancel"
+                words = "[READY]", "quick-verify", f"[ {kind.CANCEL} ]"
                 await until(pilot, lambda w=words: all(word in frame(pilot.app) for word in w), what=f"{kind}")
                 lines = frame(pilot.app).split("\n")
                 assert (len(lines), {len(line) for line in lines}) == (height, {width}), kind
