@@ -104,7 +104,7 @@ class Actions:
         self.action_command()
 
     def action_command(self) -> None:
-        self.program.run_worker(self._learn_profiles(), group="names", exclusive=True, exit_on_error=False)
+        self.program.run_worker(self._learn_profiles, group="names", exclusive=True, exit_on_error=False)
         self._open_line()
 
     def _open_line(self, line: str = "", fault: str = "") -> None:

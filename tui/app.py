@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -146,7 +147,7 @@ class ColibriApp(Actions, Dress, Leaving, Shielded, App[int]):
 
     def _follow(self, what: str) -> None:
         run = self.poller.poll if what == "poll" else self.poller.listen
-        self.run_worker(run(), group=what, exclusive=True, exit_on_error=False)
+        self.run_worker(run, group=what, exclusive=True, exit_on_error=False)
 
     async def on_unmount(self) -> None:
         await self.client.close()
@@ -262,7 +263,7 @@ class ColibriApp(Actions, Dress, Leaving, Shielded, App[int]):
     def start_swap(self, name: str | None = None, note: str = "") -> None:
         """The review of a swap to `name`; without one it is picked first."""
         flows = import_module("tui.flows")
-        self.run_worker(flows.start(self, name, note), group="swap", exit_on_error=False)
+        self.run_worker(partial(flows.start, self, name, note), group="swap", exit_on_error=False)
 
     def tell_screen(self, mode: str, word: str, rest: list[str]) -> None:
         """Go to a screen and let it do a command."""

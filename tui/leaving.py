@@ -57,7 +57,7 @@ class Leaving(App[int]):
                 screen.rescue()
 
     def leave(self) -> None:
-        self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
+        self.run_worker(self._leave, group="leave", exclusive=True, exit_on_error=False)
 
     async def _leave(self) -> None:
         names = self.unsaved()
