@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tui.fake import Fake
-from tests.tui.frames import frame, see, until
+from tests.tui.frames import frame, see, tap, until
 from tests.tui.shelf import TEXTS, Shelf, etag
 from tui.panels.profiles import columns, matches, row
 from tui.snap import Facts
@@ -82,7 +82,8 @@ async def test_the_filter_keeps_what_matches_every_term(shelf: Shelf, words: str
 async def test_the_filter_and_a_new_list_leave_the_cursor_on_its_profile(window, shelf: Shelf, fake: Fake) -> None:
     async with window(120, 36) as pilot:
         await opened(pilot)
-        await pilot.press("slash", *"fit:no")
+        await pilot.press("slash")
+        await tap(pilot, *"fit:no")
         await see(pilot, "1 of 6 files")
         assert "batch-tag" not in frame(pilot.app)
         await pilot.press("escape")
@@ -114,8 +115,10 @@ async def test_delete_asks_for_the_name_and_never_takes_the_active_the_fallback_
         await until(pilot, lambda: pilot.app.screen.table.current == "long-doc")
         await pilot.press("D")
         await see(pilot, "Type long-doc", "( Delete )")
-        await pilot.press(*"long-do", "enter")
-        await pilot.pause()
+        await tap(pilot, *"long-do")
+        await until(pilot, lambda: pilot.app.screen.query_one("#word").value == "long-do")
+        await pilot.press("enter")
+        assert "( Delete )" in frame(pilot.app)
         assert "long-doc" in shelf.texts
         await pilot.press("c", "enter", "enter")
         await until(pilot, lambda: "long-doc" not in shelf.texts)
@@ -130,7 +133,7 @@ async def test_a_clone_needs_a_free_name_and_is_saved_as_new(window, shelf: Shel
         await opened(pilot)
         await pilot.press("a")
         await see(pilot, "New profile", "type a name")
-        await pilot.press(*"fallback")
+        await tap(pilot, *"fallback")
         await see(pilot, "exists already", "( Edit it )")
         await pilot.press("X")
         await see(pilot, "no profile name")
