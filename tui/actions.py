@@ -9,6 +9,7 @@ from tui.client import ClientError
 from tui.dialogs.command import CommandLine
 from tui.snap import Facts
 from tui.theme import OWN
+from tui.work import work
 
 if TYPE_CHECKING:
     from tui.app import ColibriApp
@@ -104,7 +105,7 @@ class Actions:
         self.action_command()
 
     def action_command(self) -> None:
-        self.program.run_worker(self._learn_profiles, group="names", exclusive=True, exit_on_error=False)
+        work(self.program, self._learn_profiles, group="names", exclusive=True)
         self._open_line()
 
     def _open_line(self, line: str = "", fault: str = "") -> None:

@@ -33,6 +33,7 @@ from tui.problems import Problem, problems
 from tui.screens.base import LiveScreen
 from tui.screens.failed import FailedScreen
 from tui.snap import Snap
+from tui.work import work
 
 T = TypeVar("T")
 BETWEEN = "between"
@@ -147,7 +148,7 @@ class ColibriApp(Actions, Dress, Leaving, Shielded, App[int]):
 
     def _follow(self, what: str) -> None:
         run = self.poller.poll if what == "poll" else self.poller.listen
-        self.run_worker(run, group=what, exclusive=True, exit_on_error=False)
+        work(self, run, group=what, exclusive=True)
 
     async def on_unmount(self) -> None:
         await self.client.close()
@@ -263,7 +264,7 @@ class ColibriApp(Actions, Dress, Leaving, Shielded, App[int]):
     def start_swap(self, name: str | None = None, note: str = "") -> None:
         """The review of a swap to `name`; without one it is picked first."""
         flows = import_module("tui.flows")
-        self.run_worker(partial(flows.start, self, name, note), group="swap", exit_on_error=False)
+        work(self, partial(flows.start, self, name, note), group="swap")
 
     def tell_screen(self, mode: str, word: str, rest: list[str]) -> None:
         """Go to a screen and let it do a command."""

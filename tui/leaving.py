@@ -12,6 +12,7 @@ from tui.dialogs.base import Ask
 from tui.screens.base import LiveScreen
 from tui.snap import Snap
 from tui.widgets.keybar import KeyBar
+from tui.work import work
 
 LAST_SECONDS = 60
 
@@ -57,7 +58,7 @@ class Leaving(App[int]):
                 screen.rescue()
 
     def leave(self) -> None:
-        self.run_worker(self._leave, group="leave", exclusive=True, exit_on_error=False)
+        work(self, self._leave, group="leave", exclusive=True)
 
     async def _leave(self) -> None:
         names = self.unsaved()
