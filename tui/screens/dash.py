@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -25,6 +26,7 @@ from tui.screens.base import LiveScreen
 from tui.snap import Snap
 from tui.widgets.panel import Line, Panel, Titled
 from tui.widgets.requests import RequestTable
+from tui.work import work
 
 Renderer = Callable[[Snap, Looks, int, int], Picture]
 RENDERERS: dict[str, Renderer] = {
@@ -138,7 +140,7 @@ class DashScreen(LiveScreen):
         panel.mark_stale("")
         if time.monotonic() - self._docker_at > DOCKER_EVERY_S:
             self._docker_at = time.monotonic()
-            self.run_worker(self._ask_docker(snap.link.url), group="docker", exclusive=True, exit_on_error=False)
+            work(self, partial(self._ask_docker, snap.link.url), "docker", exclusive=True)
 
     async def _ask_docker(self, url: str) -> None:
         self.containers = self.containers or Containers(url)

@@ -24,6 +24,7 @@ from tui.screens.base import LiveScreen
 from tui.snap import Snap
 from tui.units import clock, count
 from tui.widgets.logview import LogView
+from tui.work import work
 
 DOCKER_EVERY_S = 2.0
 KERNEL_S = 24 * 3600  # older kernel lines explain nothing that is seen now
@@ -77,7 +78,7 @@ class LogsScreen(LiveScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.containers = self.containers or Containers(self.program.client.url)
-        self.run_worker(self._poll(), group="logs", exclusive=True, exit_on_error=False)
+        work(self, self._poll, "logs", exclusive=True)
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
