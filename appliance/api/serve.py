@@ -38,7 +38,7 @@ from appliance.settings import Settings
 from appliance.supervisor import Supervisor
 from appliance.swapper import Swapper
 from appliance.templates import Renderer
-from engine.errors import ColibriError, Unreachable
+from engine.errors import ColibriError, Unreachable, UsageError
 
 LAST = "last"
 FIRST_PROFILE = "quick-verify"
@@ -95,7 +95,11 @@ class First:
 def first(settings: Settings, resolve: Resolve, profile: str | None) -> First:
     """Open the profiles and prepare the first one. With LAST it is the one that served last, and if that cannot be
     prepared the fallback: a box that was left alone must come back. Else raises what is wrong with it."""
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        text = f"the data folder {settings.data_dir} cannot be made ({error.strerror}); give another with --data-dir"
+        raise UsageError(text) from None
     store, journal = ProfileStore(settings.data_dir), Journal(settings.data_dir)
     if profile != LAST:
         found = store.load(profile) if profile else None
@@ -163,7 +167,7 @@ async def running(begin: First) -> AsyncIterator[Services]:
         events.tell("state", f"the service has started with {who}")
         supervisor.listen(services.chronicle)
         swapper.resumed()
-        await supervisor.start()
+        await supervisor.start(stop_s=settings.stop_timeout)
         warming = asyncio.create_task(services.admission.warm())
         try:
             yield services

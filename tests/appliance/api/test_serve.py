@@ -160,8 +160,9 @@ def ended(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (lambda path: tiny_llama(path, n_layers=64), ("--ctx-size", "16000000"), 4),
         (tiny_llama, ("--host", "no.such.host.invalid"), 5),
         (tiny_llama, ("--max-queu", "3"), 2),
+        (tiny_llama, ("--data-dir", "/dev/null/data"), 2),
     ],
-    ids=["text", "truncated", "architecture", "missing", "too large", "host", "flag"],
+    ids=["text", "truncated", "architecture", "missing", "too large", "host", "flag", "data folder"],
 )
 def test_a_start_that_cannot_succeed_says_why_in_one_sentence(
     tmp_path: Path, make: Any, arguments: tuple[str, ...], code: int
@@ -170,7 +171,7 @@ def test_a_start_that_cannot_succeed_says_why_in_one_sentence(
     make(model)
     done = ended(tmp_path, "-m", str(model), "--port", "0", *arguments)
     assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr and "COLIBRI_DEBUG" not in done.stderr
     assert done.stdout == ""
     assert done.stderr.splitlines()[-1].startswith(("colibri: error: ", "colibri serve: error: "))
 

@@ -76,6 +76,16 @@ async def test_the_end_of_the_server_while_the_old_process_does_not_leave_starts
         assert time.monotonic() - began < 3 and supervisor.pid is None and not is_alive(old)
 
 
+async def test_the_first_process_too_gets_the_time_to_leave_that_its_profile_gives(tmp_path: Path) -> None:
+    given = {**profiles(), "quick": {**QUICK, "warmup": {**LIMITS, "stop_timeout": 0.3}}}
+    async with service(tmp_path, profiles=given, profile="quick") as running:
+        swapper, supervisor = parts(running)
+        os.kill(supervisor.pid or 0, signal.SIGSTOP)
+        swap = await swapper.begin("long")
+        assert await ended(swapper, swap) == "ready"
+        assert 0.3 <= (swap["stop"].took_s or 0) < 3
+
+
 async def test_when_no_process_can_be_started_the_swap_ends_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
