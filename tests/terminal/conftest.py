@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="session")
-def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with sshd(tmp_path_factory.mktemp("ssh"), sys.executable) as found:
+def ssh() -> Iterator[Sshd]:
+    # Not below pytest's own folder, which nobody else may enter: the user who logs in is another one.
+    with tempfile.TemporaryDirectory(prefix="colibri-ssh-") as folder, sshd(Path(folder), sys.executable) as found:
         yield found

@@ -25,7 +25,9 @@ BUSY = 0.3
 @contextmanager
 def connected(served: Served, ssh: Sshd, folder: Path) -> Iterator[Tmux]:
     """`ssh -t box colibri tui`, as a person sees it once the program shows the engine."""
-    there = {name: value for name, value in served.at(COLIBRI_USER="ops").items() if name not in ("TERM", "LANG")}
+    there = {**served.at(COLIBRI_USER="ops", COLIBRI_ADMIN_KEY=served.key, COLIBRI_TUI_KEY_FILE="")}
+    for own in ("TERM", "LANG", "HOME"):  # the connection's and the user's there
+        del there[own]
     command = [served.argv()[0], "-m", "appliance.cli.main", "tui"]
     with Tmux(ssh.argv(command, **there), served.at(), folder, columns=100, rows=30) as terminal:
         terminal.wait(r"\[[A-Z]+( \d/\d)?\]", 20)
