@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from appliance import logs
 from appliance.dispatch import Dispatcher
 from appliance.prepare import Prepared
+from appliance.profiles import Profile
 from appliance.supervisor import Supervisor
 from appliance.swap import Progress, Rescue, Stage, State, Swap
 from appliance.trial import Aborted, StageTimeout, Trial, within
@@ -70,13 +71,14 @@ def spares(fallback: str) -> list[Wish]:
 
 @dataclass(slots=True)
 class Change:
-    """`run` or `rescue` is the whole of it. `named` prepares a profile; `abort` may be set by anyone."""
+    """`run` or `rescue` is the whole of it. `find` and `prepare` make a candidate; `abort` may be set by anyone."""
 
     swap: Swap
     supervisor: Supervisor
     dispatcher: Dispatcher
     answers: Answers
-    named: Callable[[Wish], Awaitable[Prepared]]
+    find: Callable[[str, int | None], Profile]
+    prepare: Callable[[Profile], Awaitable[Prepared]]
     abort: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, old: Prepared, candidate: Prepared) -> Outcome:
@@ -109,13 +111,16 @@ class Change:
         cause = swap.reason.message if swap.reason else "the profile before could not be started"
         for wish in wishes:
             try:
-                candidate = await self.named(wish)
+                profile = self.find(*wish)
+                if (profile.name, profile.rev) in tried:
+                    continue
+                tried.add((profile.name, profile.rev))
+                candidate = await self.prepare(profile)
             except Exception as error:
-                self._missed(wish, _as_ours(error))
+                why = _as_ours(error).message
+                missed = Rescue(wish[0], wish[1] or 0, "fallback", "failed", "plan", ended=time.time(), reason=why)
+                swap.rescues.append(missed)
                 continue
-            if (candidate.name, candidate.rev) in tried:
-                continue
-            tried.add((candidate.name, candidate.rev))
             if await self._attempt(candidate, "fallback"):
                 if is_again and wish == wishes[0]:
                     return Outcome("ready", candidate)
@@ -124,12 +129,6 @@ class Change:
                 return Outcome("fallback", candidate, f"{who} serves instead of '{wanted}': {cause}")
         await self.supervisor.stop(between=STOPPED)
         return Outcome("crashed", None)
-
-    def _missed(self, wish: Wish, error: ColibriError) -> None:
-        (name, rev), why = wish, error.message
-        if all((rescue.profile, rescue.reason) != (name, why) for rescue in self.swap.rescues):
-            missed = Rescue(name, rev or 0, "fallback", "failed", "plan", ended=time.time(), reason=why)
-            self.swap.rescues.append(missed)
 
     async def _drain(self, old: Prepared) -> None:
         settings = old.settings

@@ -3,6 +3,8 @@
 import signal
 from pathlib import Path
 
+from engine.errors import Unreachable
+
 CGROUP_EVENTS = Path("/sys/fs/cgroup/memory.events")
 HOST_EVENTS = Path("/proc/vmstat")
 
@@ -21,6 +23,8 @@ def describe(returncode: int | None, kills_before: tuple[int, int]) -> str:
     """A clause like "signal 9, perhaps out of memory" for a return code as subprocess gives it (-9: signal 9)."""
     if returncode is None:
         return "it cannot be reached"
+    if returncode == Unreachable.exit_code:
+        return "its socket was gone before it came to it: look whether something clears the folder for temporary files"
     if returncode >= 0:
         return f"exit code {returncode}"
     number = -returncode

@@ -226,7 +226,7 @@ class Swapper:
         self.is_undecided = True
 
     def _change_of(self, swap: Swap) -> Change:
-        self._change = Change(swap, self._supervisor, self._dispatcher, self.answers, self._named)
+        self._change = Change(swap, self._supervisor, self._dispatcher, self.answers, self._store.load, self._prepare)
         return self._change
 
     async def _carry_out(self, swap: Swap, work: Coroutine[Any, Any, Outcome]) -> None:
@@ -343,9 +343,6 @@ class Swapper:
         if known is not None and known.new != to:
             raise KeyReused(f"this Idempotency-Key belongs to a swap to '{known.new}'; send a new one")
         return known
-
-    async def _named(self, wish: Wish) -> Prepared:
-        return await self._prepare(self._store.load(*wish))
 
     async def _prepare(self, profile: Profile) -> Prepared:
         settings = self._resolve({**profile.values, "name": profile.name}).settings

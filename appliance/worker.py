@@ -27,7 +27,7 @@ from typing import Any
 from appliance.frames import error_value, read_generate
 from appliance.session import EngineLike, Session
 from appliance.wire import PROTOCOL, Frame, Line, WireError
-from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineFailed
+from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineFailed, Unreachable
 from engine.tokenizer.vocab import Vocab
 
 BEAT_S = 1.0
@@ -247,7 +247,7 @@ def main(argv: list[str] | None = None) -> int:
         sock.connect(args.socket)
     except OSError as error:
         sys.stderr.write(f"worker: nobody listens at the given socket ({error.strerror}); use `colibri serve`\n")
-        return 5
+        return Unreachable.exit_code
     return Worker(args.spec, Line(sock)).run()
 
 

@@ -293,6 +293,7 @@ def test_causes_of_death_in_words() -> None:
     assert describe(-15, never) == "SIGTERM (signal 15)"
     assert describe(-250, never) == "signal 250"
     assert describe(3, never) == "exit code 3"
+    assert "folder for temporary files" in describe(5, never)
 
 
 class TestVigil:

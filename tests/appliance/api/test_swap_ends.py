@@ -162,6 +162,18 @@ async def test_the_packaged_fallback_serves_when_its_edit_is_no_good(tmp_path: P
         assert "'fallback' as shipped serves" in str(swapper.state()["reason"])
 
 
+async def test_nobody_is_tried_twice(tmp_path: Path) -> None:
+    model = str(tiny_llama(tmp_path / "own.gguf"))
+    given = {name: {**values, "model": model} for name, values in profiles().items() if name != "fallback"}
+    more: Any = {"scripts": {"long": {"load": "bad"}}, "default_model": str(tmp_path / "nowhere.gguf")}
+    async with service(tmp_path, profiles=given, profile="quick", **more) as running:
+        swapper, _ = parts(running)
+        swapper.in_force.worker.options["load"] = "die"  # type: ignore[index]
+        swap = await swapper.begin("long")
+        assert await ended(swapper, swap) == "crashed"
+        assert [(r.profile, r.stage) for r in swap.rescues] == [("quick", "start"), ("fallback", "plan")]
+
+
 def test_a_service_that_is_left_alone_comes_back_with_the_packaged_fallback(tmp_path: Path) -> None:
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles/fallback.yaml").write_text(BROKEN_FALLBACK)
