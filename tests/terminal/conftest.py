@@ -52,16 +52,17 @@ class Served:
 
     def swap(self, profile: str) -> None:
         """Change to a profile and wait until it serves; nothing when it does."""
+        wait_until(lambda: self.state()["swap"] is None, 60, "the end of the swap before")
         if not self.serves(profile):
             self.call("POST", "/admin/swap", {"to": profile})
             wait_until(lambda: self.serves(profile), 60, f"the swap to {profile}")
 
     def argv(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "tui", *words]
+        return [sys.executable, "-m", "tui", "--url", self.url, *words]
 
     def at(self, **more: str) -> dict[str, str]:
         """The environment of a shell on a modern terminal, with `more`; an empty value takes a variable away."""
-        env = {**self.env, "TERM": "xterm-256color", "LANG": "C.UTF-8", "COLIBRI_URL": self.url,
+        env = {**self.env, "TERM": "xterm-256color", "LANG": "C.UTF-8",
                "COLIBRI_TUI_KEY_FILE": str(self.folder / "data" / "keys"), **more}  # fmt: skip
         return {name: value for name, value in env.items() if value}
 

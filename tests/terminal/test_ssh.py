@@ -28,7 +28,7 @@ def connected(served: Served, ssh: Sshd, folder: Path) -> Iterator[Tmux]:
     there = {**served.at(COLIBRI_USER="ops", COLIBRI_ADMIN_KEY=served.key, COLIBRI_TUI_KEY_FILE="")}
     for own in ("TERM", "LANG", "HOME"):  # the connection's and the user's there
         del there[own]
-    command = [served.argv()[0], "-m", "appliance.cli.main", "tui"]
+    command = [served.argv()[0], "-m", "appliance.cli.main", "tui", "--url", served.url]
     with Tmux(ssh.argv(command, **there), served.at(), folder, columns=100, rows=30) as terminal:
         terminal.wait(r"\[[A-Z]+( \d/\d)?\]", 20)
         yield terminal
