@@ -87,7 +87,7 @@ class Settings(BaseModel):
     alias: str | None = knob(
         None, "name that clients use for the model", "serving", "appliance.settings",
         "unset: the file's name without .gguf", short=("-a",))
-    aliases: Words = knob((), "further names for the model, with commas", "serving", "appliance.prepare", "none")
+    aliases: Words = knob((), "further names for the model, with commas", "serving", "appliance.swaps.prepare", "none")
     default_model: str | None = knob(
         None, "the model where neither profile, environment nor flag names one", "process", "appliance.settings",
         "unset: the only file of the models folder")
@@ -121,7 +121,7 @@ class Settings(BaseModel):
         "one generation at a time", short=("-np",), ge=1, le=1)
     numa: Literal["off", "distribute", "isolate", "numactl"] = knob(
         "off", "memory on several nodes: off, distribute (over all), isolate (the one with most room), numactl (as is)",
-        "engine", "appliance.numa", "one node needs nothing")
+        "engine", "appliance.machine.numa", "one node needs nothing")
 
     host: str = knob("127.0.0.1", "address to listen on", "process", "appliance.api", "only this machine may ask")
     port: int = knob(8080, "port to listen on, 0 for any free one", "process", "appliance.api", ge=0, le=65535)
@@ -151,24 +151,24 @@ class Settings(BaseModel):
         "appliance.api", "unset: an error that says when to come back", min_length=1, max_length=2000)
 
     fallback: str = knob("fallback", "profile that is started when this one and the one before it cannot be",
-                         "serving", "appliance.swapper", "the profile made for that")
+                         "serving", "appliance.swaps.swapper", "the profile made for that")
     drain_timeout: float = knob(60.0, "seconds that answers under way get before a swap", "serving",
-                                "appliance.swapper", "a short answer's length on a slow box", ge=0, le=86_400)
+                                "appliance.swaps.swapper", "a short answer's length on a slow box", ge=0, le=86_400)
     drain_policy: Literal["finish", "cancel"] = knob(
         "finish", "after drain_timeout: finish waits on, cancel ends the answers with an error", "serving",
-        "appliance.swapper", "an answer half given is an answer lost")
+        "appliance.swaps.swapper", "an answer half given is an answer lost")
     stop_timeout: float = knob(15.0, "seconds the old worker gets to leave before it is killed", "serving",
-                               "appliance.swapper", "it needs 5 at most", gt=0, le=600)
+                               "appliance.swaps.swapper", "it needs 5 at most", gt=0, le=600)
     start_timeout: float = knob(180.0, "seconds without progress while the new worker starts and compiles", "serving",
-                                "appliance.swapper", "a new CPU compiles for a minute, once", gt=0, le=86_400)
+                                "appliance.swaps.swapper", "a new CPU compiles for a minute, once", gt=0, le=86_400)
     warm_timeout: float = knob(600.0, "seconds for reading the weights and the warm-up prompt", "serving",
-                               "appliance.swapper", "30 GB from a slow disk", gt=0, le=86_400)
+                               "appliance.swaps.swapper", "30 GB from a slow disk", gt=0, le=86_400)
     check_timeout: float = knob(60.0, "seconds for the probe that must be answered before requests are", "serving",
-                                "appliance.swapper", "a slow box writes a few words in that time", gt=0, le=3600)
+                                "appliance.swaps.swapper", "a slow box writes a few words in that time", gt=0, le=3600)
     warmup_prompt: str = knob("The quick brown fox jumps over the lazy dog.",
-                              "text that the new worker reads before it serves", "serving", "appliance.swapper",
+                              "text that the new worker reads before it serves", "serving", "appliance.swaps.swapper",
                               "any text touches all weights", min_length=1, max_length=20_000)
-    warmup_tokens: int = knob(8, "tokens that the probe must write", "serving", "appliance.swapper",
+    warmup_tokens: int = knob(8, "tokens that the probe must write", "serving", "appliance.swaps.swapper",
                               "enough to see a speed", ge=1, le=256)
 
     data_dir: Folder = knob(
@@ -213,7 +213,7 @@ class Settings(BaseModel):
 
     def engine_spec(self) -> dict[str, Any]:
         """The arguments of EngineOptions as plain values: what the worker gets, and no numba is loaded for it."""
-        from appliance.host import default_threads, read_machine
+        from appliance.machine.host import default_threads, read_machine
 
         threads = self.threads or default_threads(read_machine())
         return {

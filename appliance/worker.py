@@ -43,8 +43,8 @@ Progress = Callable[[str, int, int, str], None]
 def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab]:
     """The real engine and the vocabulary of `spec["model"]`, with `spec["options"]` as EngineOptions; raises
     BadModelFile when it is not the file of `spec["digest"]`: its token ids would mean other words."""
-    from appliance.host import read_machine
-    from appliance.model_facts import digest
+    from appliance.machine.host import read_machine
+    from appliance.swaps.model_facts import digest
     from engine.gguf.reader import read_gguf
     from engine.load import EngineOptions, load_engine
     from engine.text import open_text

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.host import read_machine
+from appliance.machine.host import read_machine
 from benchmarks.model import smollm2
 from engine.load import EngineOptions, load_engine
 

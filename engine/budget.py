@@ -1,5 +1,5 @@
 """What this process may use, memory and cores, and how a need compares with it. Not here: reading the machine
-(appliance/host.py), what a model needs (footprint.py).
+(appliance/machine/host.py), what a model needs (footprint.py).
 """
 
 import math

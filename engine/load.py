@@ -142,6 +142,7 @@ def _info(
         n_ctx_train=shape.n_ctx_train, n_vocab=shape.n_vocab, n_layers=shape.n_layers, n_params=n_params,
         file_bytes=gguf.n_bytes, type_k=options.type_k, type_v=options.type_v, load_mode=chosen.load_mode,
         threads=options.threads, threads_batch=options.threads_batch, batch_size=options.batch_size,
-        ubatch_size=rows, n_parallel=options.n_parallel, isa=ISA.level, isa_reason=ISA.reason, cpu=ISA.cpu, weights_bytes=chosen.weights_bytes,
+        ubatch_size=rows, n_parallel=options.n_parallel, isa=ISA.level, isa_reason=ISA.reason, cpu=ISA.cpu,
+        weights_bytes=chosen.weights_bytes,
         kv_bytes=kv.n_bytes, model_digest=_digest(gguf), notes=notes,
     )  # fmt: skip

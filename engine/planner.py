@@ -1,5 +1,5 @@
 """Decides from a file's header what a model will take on a machine, each number with its reason. Not here: reading the
-machine (appliance/host.py), what parts cost (footprint.py), loading anything; importing this costs no numba.
+machine (appliance/machine/host.py), what parts cost (footprint.py), loading anything; importing this costs no numba.
 
     total  = weights + KV cache + engine      resident and mlock: the weights are memory of our own or pinned
     needed =           KV cache + engine      mmap: the file's pages live in the page cache and may be dropped

@@ -20,7 +20,7 @@ PLACES = {
     "pydantic": ("appliance", "tui.config"),
     "pydantic_core": ("appliance",),
     "yaml": ("appliance.profiles", "tui.config"),
-    "psutil": ("appliance.host", "tui"),
+    "psutil": ("appliance.machine.host", "tui"),
     "jinja2": ("appliance.templates", "appliance.renderer"),
     "prometheus_client": ("appliance.metrics",),
     "textual": ("tui",),

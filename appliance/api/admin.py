@@ -12,13 +12,13 @@ from typing import Any
 
 from aiohttp import web
 
-from appliance.advice import Engine, warnings
 from appliance.api.admin_swaps import short
 from appliance.api.query import known_only
 from appliance.api.services import SERVICES, Services
 from appliance.api.sse import dumps
 from appliance.events import one_line
-from appliance.gauges import Reading
+from appliance.machine.advice import Engine, warnings
+from appliance.machine.gauges import Reading
 from appliance.metrics import process_memory
 
 API = 1

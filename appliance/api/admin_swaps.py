@@ -1,6 +1,6 @@
 """Plans and swaps: POST /admin/plan and /admin/swap, following and aborting one, and llama-swap's words for the same.
 
-Not here: doing them (appliance/swapper.py).
+Not here: doing them (appliance/swaps/swapper.py).
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from appliance.api.services import KEY_NAME, SERVICES
 from appliance.api.sse import dumps
 from appliance.events import one_line
 from appliance.profiles.strict import MOST_BYTES
-from appliance.swap import Swap
+from appliance.swaps.swap import Swap
 
 BODY_CAP = 8 * MOST_BYTES
 """A text of MOST_BYTES as a JSON string, every character escaped, and the other fields."""

@@ -276,7 +276,7 @@ class Generations:
         generation._task = asyncio.create_task(self._run(generation, ticket), name=name)
         return generation
 
-    # What a swap asks (appliance.swapper.Answers)
+    # What a swap asks (appliance.swaps.swapper.Answers)
 
     def n_begun(self) -> int:
         return sum(g.has_begun for g in self.running())

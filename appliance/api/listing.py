@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from appliance.events import one_line
-from appliance.prepare import Prepared
 from appliance.profiles import Checked, NoSuchProfile, ProfileStore, StoredText
-from appliance.swap import Swap
+from appliance.swaps.prepare import Prepared
+from appliance.swaps.swap import Swap
 from engine.errors import ColibriError
 
 PLAN_S = 5.0

@@ -23,20 +23,20 @@ from appliance.api.body import body_cap
 from appliance.api.errors import Draining
 from appliance.api.protocol import LIMITS, Connection
 from appliance.api.services import Services, admit
-from appliance.change import FALLBACK, spares
 from appliance.dispatch import Dispatcher
 from appliance.events import Events
-from appliance.gauges import Gauges
-from appliance.host import read_machine
-from appliance.journal import Journal
 from appliance.keys import open_keys
 from appliance.loglines import LogLines
+from appliance.machine.gauges import Gauges
+from appliance.machine.host import read_machine
 from appliance.metrics import Metrics
-from appliance.prepare import Prepare, Prepared, Resolve, prepare
 from appliance.profiles import Profile, ProfileStore
 from appliance.settings import Settings
 from appliance.supervisor import Supervisor
-from appliance.swapper import Swapper
+from appliance.swaps.change import FALLBACK, spares
+from appliance.swaps.journal import Journal
+from appliance.swaps.prepare import Prepare, Prepared, Resolve, prepare
+from appliance.swaps.swapper import Swapper
 from appliance.templates import Renderer
 from engine.errors import ColibriError, Unreachable, UsageError
 

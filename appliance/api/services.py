@@ -15,14 +15,14 @@ from appliance.api.errors import Draining
 from appliance.api.generation import Generations, Submits
 from appliance.chronicle import Chronicle
 from appliance.events import Events
-from appliance.gauges import Gauges
 from appliance.keys import KeyRing
 from appliance.loglines import LogLines
+from appliance.machine.gauges import Gauges
 from appliance.metrics import Metrics
-from appliance.prepare import Prepared, ServedModel
 from appliance.profiles import ProfileStore
 from appliance.settings import Settings
-from appliance.swapper import Swapper
+from appliance.swaps.prepare import Prepared, ServedModel
+from appliance.swaps.swapper import Swapper
 from engine.errors import ColibriError
 
 

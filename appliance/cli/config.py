@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from appliance.cli.flags import ENGINE, MODEL, SAMPLING, SERVING, add_settings, resolved
-from appliance.host import read_machine, thread_choice
+from appliance.machine.host import read_machine, thread_choice
 from appliance.settings import PROCESS_ENV, Resolved, about
 
 NAME = "config"

@@ -7,8 +7,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from appliance.tune import Setting, Undone, apply, numa_nodes, plan, revert, settings
-from appliance.tune_notes import STATE_NAME, boot_id, recorded
+from appliance.machine.tune import Setting, Undone, apply, numa_nodes, plan, revert, settings
+from appliance.machine.tune_notes import STATE_NAME, boot_id, recorded
 
 NAME = "host"
 HELP = "show or tune the kernel's huge pages and CPU governor, with undo"

@@ -224,8 +224,8 @@ def checked_text(text: str, name: str) -> str:
 
 def _checked(path: Path, settings: Settings) -> "GgufFile":
     """The file's header. What is wrong with the file or too large for the machine is said here, before numba loads."""
-    from appliance.host import read_machine
-    from appliance.planning import request_of
+    from appliance.machine.host import read_machine
+    from appliance.swaps.planning import request_of
     from engine.gguf.reader import read_gguf
     from engine.models.shape import DecoderShape
     from engine.planner import plan
@@ -236,7 +236,7 @@ def _checked(path: Path, settings: Settings) -> "GgufFile":
 
 
 def _load(path: Path, settings: Settings, progress: Progress) -> "Engine":
-    from appliance.host import read_machine
+    from appliance.machine.host import read_machine
     from engine.load import load_engine
 
     return load_engine(path, settings.engine_options(), read_machine(), on_progress=progress)

@@ -20,10 +20,10 @@ from typing import Any
 
 from appliance.cli.columns import columns, human_bytes, safe
 from appliance.cli.flags import ENGINE, MODEL, add_settings, resolved
-from appliance.host import read_machine
-from appliance.pagecache import cached_share
-from appliance.planning import Look, look
+from appliance.machine.host import read_machine
+from appliance.machine.pagecache import cached_share
 from appliance.settings import Settings
+from appliance.swaps.planning import Look, look
 from engine.budget import Machine, budget_of
 from engine.errors import BadModelFile, DoesNotFit
 from engine.planner import Plan, Row

@@ -15,10 +15,10 @@ from typing import Any
 
 from appliance.cli.columns import columns, safe
 from appliance.cli.profile_files import is_file_name, name_and_rev, read_file, settings_of, store_of
-from appliance.host import read_machine
-from appliance.planning import InForce, plan_document
+from appliance.machine.host import read_machine
 from appliance.profiles import Checked, Profile, ProfileStore, etag_of, examine
 from appliance.settings import Settings
+from appliance.swaps.planning import InForce, plan_document
 from engine.errors import ColibriError, UsageError
 
 PLANNED = ("changes", "restart", "verdict", "reason", "warnings", "errors")

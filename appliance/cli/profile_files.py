@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli.columns import columns, safe
-from appliance.host import read_machine
+from appliance.machine.host import read_machine
 from appliance.model_files import existing_model
-from appliance.planning import fit_row
 from appliance.profiles import MOST_BYTES, NoSuchProfile, Problem, ProfileStore, StoredText, examine
 from appliance.settings import PREFIX, Settings, resolve, user_data_dir
+from appliance.swaps.planning import fit_row
 from engine.errors import UsageError
 
 

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from appliance.dispatch import Dispatcher
-from appliance.host import read_machine
 from appliance.life import WorkerSpec
+from appliance.machine.host import read_machine
 from appliance.request import Done, Event, GenerateRequest, Piece, Prefill
 from appliance.supervisor import BackOff, Supervisor
 from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineFailed, UnsupportedModel

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.host import read_machine
+from appliance.machine.host import read_machine
 from benchmarks.accuracy import N_TOP, TEXT_NAME, Case, Verdict, judge, stored
 from benchmarks.model import digest, smollm2
 from engine.generate import Engine

@@ -12,7 +12,7 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from appliance.host import read_machine
+from appliance.machine.host import read_machine
 from benchmarks import llamacpp
 from benchmarks.accuracy import Case as Forced
 from benchmarks.accuracy import ask_peer

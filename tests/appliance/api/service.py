@@ -16,11 +16,11 @@ import aiohttp
 from appliance.api.app import make_app
 from appliance.api.serve import First, bind, listening, running
 from appliance.api.services import Services
-from appliance.host import read_machine
-from appliance.journal import Journal
-from appliance.prepare import Prepared, ServedModel, prepare
+from appliance.machine.host import read_machine
 from appliance.profiles import Profile, ProfileStore
 from appliance.settings import Settings, resolve
+from appliance.swaps.journal import Journal
+from appliance.swaps.prepare import Prepared, ServedModel, prepare
 from engine.gguf.reader import read_gguf
 from engine.planner import Machine
 from engine.text import open_text

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from appliance.supervisor import Supervisor
-from appliance.swap import Swap
-from appliance.swapper import SwapEnded, Swapper, SwapRunning
+from appliance.swaps.swap import Swap
+from appliance.swaps.swapper import SwapEnded, Swapper, SwapRunning
 from engine.errors import BadModelFile, ColibriError, DoesNotFit
 from tests.appliance.api.service import Service, service
 
