@@ -80,6 +80,7 @@ class Dress(App[int]):
         if self.looks != before and self.live:
             self.set_class(self.looks.ascii, "-ascii")
             self.refresh_css(animate=False)
-            for screen in self.live:
-                screen.redress()
+            for screen in list(self.live):
+                if screen.display:  # False of one that was just closed: it loses its widgets
+                    screen.redress()
             self.snap_signal.publish(self.snap)

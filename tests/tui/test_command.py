@@ -128,3 +128,29 @@ def test_completions_hold_every_command_once() -> None:
     assert sorted(words) == sorted(COMMANDS) and len(set(words)) == len(words)
     assert [word for word, _ in completions("edit l", ["long-doc", "fallback"])] == ["edit long-doc"]
     assert completions("nonsense x", ["long-doc"]) == []
+
+
+async def test_enter_twice_in_one_burst_closes_the_line_and_nothing_below_it(window) -> None:
+    async with window(100, 30) as pilot:
+        await see(pilot, "[READY]")
+        for first in ("enter", "escape"):
+            await tap(pilot, "colon")
+            await until(pilot, lambda: pilot.app.screen.is_modal and pilot.app.is_typing)
+            await tap(pilot, first, "enter", "escape", "enter")
+            await until(pilot, lambda: not pilot.app.screen.is_modal)
+            await pilot.pause()
+        assert pilot.app.faults == []
+
+
+async def test_a_line_left_open_on_another_screen_takes_no_dialog_away_here(window) -> None:
+    async with window(100, 30) as pilot:
+        await see(pilot, "[READY]")
+        await tap(pilot, "colon")
+        await until(pilot, lambda: pilot.app.screen.is_modal and pilot.app.is_typing)
+        line = pilot.app.screen
+        await pilot.app.switch_mode("logs")
+        line.dismiss(None)
+        await pilot.pause()
+        assert pilot.app.faults == []
+        await pilot.app.switch_mode("dash")
+        assert pilot.app.screen is line

@@ -9,6 +9,7 @@ from tests.tui.fake import Fake
 from tests.tui.frames import frame, see, until
 from tests.tui.shelf import Shelf
 from tui.panels.diff import counts, rows, split, starts, unified
+from tui.screens.diff import DiffScreen
 
 OLD = "name: quick-verify\nctx_size: 2048\nthreads: 16\nsampling:\n  temp: 0.0\nqueue:\n  max_queue: 64\n"
 NEW = "name: long-doc\nctx_size: 16384\nubatch_size: 128\nthreads: 32\nsampling:\n  temp: 0.0\n"
@@ -126,3 +127,15 @@ async def test_two_stored_profiles_by_name(window, shelf: Shelf) -> None:
         await see(pilot, "batch-tag rev 0 -> fallback rev 0", "- name: batch-tag", "+ name: fallback")
         await pilot.press("a")
         await until(pilot, lambda: "  ctx_size: 2048" not in frame(pilot.app))
+
+
+async def test_a_change_of_looks_passes_by_a_screen_that_was_closed(window, shelf: Shelf) -> None:
+    async with window(100, 30) as pilot:
+        await see(pilot, "[READY]")
+        pilot.app.push_screen(DiffScreen("long-doc"))
+        await see(pilot, "What this changes")
+        closed = pilot.app.screen
+        pilot.app.pop_screen()
+        pilot.app.use_looks(ascii=False)
+        await until(pilot, lambda: closed not in pilot.app.live)
+        pilot.app.use_looks(ascii=True)

@@ -71,7 +71,7 @@ class Dialog(Shielded, ModalScreen[T]):
 
     def compose(self) -> ComposeResult:
         box = Box(classes="dialog titled", id="box")
-        box.caption(self.title_words, "esc Cancel")
+        box.caption(self.title_words, f"esc {self.CANCEL}")
         with box:
             yield from self.content()
             with Horizontal(classes="buttons"):
@@ -105,8 +105,8 @@ class Dialog(Shielded, ModalScreen[T]):
         self.dismiss(None)
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """Close once; a second answer would close the screen below."""
-        if self._is_answered:
+        """Close once, and only while it lies on top; anything else would close another screen."""
+        if self._is_answered or not self.is_current:
             return AwaitComplete()
         self._is_answered = True
         return super().dismiss(result)

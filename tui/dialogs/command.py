@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -86,6 +87,10 @@ class CommandLine(ModalScreen[str | None]):
         if line.strip() not in commands.COMMANDS and len(self._found) == 1 and " " not in line.strip():
             line = self._found[0][0]
         self.dismiss(line)
+
+    def dismiss(self, result: str | None = None) -> AwaitComplete:
+        """Close once, and only while it lies on top: else the screen that does would go."""
+        return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def _draw(self) -> None:
         program = cast("ColibriApp", self.app)

@@ -99,6 +99,9 @@ class LiveScreen(Shielded, Screen[None]):
         self.program.snap_signal.subscribe(self, self._hear)
         self.call_after_refresh(self.apply)
 
+    def on_unmount(self) -> None:
+        self.program.live.discard(self)
+
     def on_screen_resume(self) -> None:
         self.apply()
 
