@@ -143,7 +143,7 @@ class Swaps:
 
     def _abort(self, swap: dict[str, Any], running: dict[str, Any] | None) -> None:
         if running is not None:
-            running["state"], running["took_s"] = "skipped", self.now - running["started"]
+            running["state"], running["took_s"] = "failed", self.now - running["started"]
         self._skip(swap)
         if swap["n"] <= 1:
             self._end("aborted")
@@ -169,7 +169,7 @@ class Swaps:
         if is_ok:
             is_rollback = last["why"] == "rollback"
             self.serving, self.serving_rev = last["profile"], last["rev"]
-            self._end(("aborted" if swap["is_aborting"] else "rolled_back") if is_rollback else "fallback")
+            self._end("rolled_back" if is_rollback else "fallback")
             return
         last["reason"] = f"{last['profile']} left with exit code 137"
         if last["why"] == "rollback":

@@ -137,3 +137,19 @@ def test_a_document_of_another_version_is_drawn_as_far_as_it_is_understood() -> 
         assert running(swap, Around(), 76, 19, Looks())
         assert report.ended(swap, 76, 19)
         assert report.report(swap)
+
+
+def test_an_abort_is_told_as_one_and_not_as_a_fault() -> None:
+    swaps, swap = at("warm")
+    swaps.abort(swap.text("id"))
+    swaps.step()
+    going = Facts(swaps.find(swap.text("id")))
+    assert "cannot be aborted" in abort_cost(going), "the way back is under way"
+    while swaps.current is not None:
+        swaps.step()
+    done = Facts(swaps.find(swap.text("id")))
+    assert "ABORTED, rolled back" in report.head(done)
+    told = " ".join(plain(line).strip() for line in report.ended(done, 96, 40))
+    assert "Why: aborted by ops in warm" in told
+    assert "FAIL" not in told and "failed" not in told and "Try:" not in told
+    assert "ABORT" in told and "quick-verify rev 0 was started again and is READY" in told

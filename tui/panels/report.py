@@ -25,12 +25,19 @@ def is_failed(swap: Facts) -> bool:
     return swap.text("state") in FAILED
 
 
+def is_aborted(swap: Facts) -> bool:
+    """Whether a person ended it, so that nothing is at fault."""
+    return swap.text("reason.code") == "aborted"
+
+
 def is_running(swap: Facts) -> bool:
     return swap.text("state") == "running"
 
 
 def head(swap: Facts) -> str:
     word = HEADS.get(swap.text("state"), swap.text("state", "?"))
+    if is_aborted(swap):
+        word = word.replace("FAILED", "ABORTED")
     return f"Swap {swap.text('id', '?')} {word}" if is_failed(swap) else f"{title(swap)}  {word}"
 
 
@@ -41,7 +48,7 @@ def ended(swap: Facts, width: int, height: int) -> list[Line]:
         lines += [*why(swap, width), ""]
     lines += wrapped(happened(swap), width, "What happened: ")
     lines += [*wrapped(held(swap), width, "Requests: "), ""]
-    if advice := swap.text("reason.advice"):
+    if advice := _advice(swap):
         lines += [*wrapped(advice, width, "Try: "), ""]
     last = swap.texts("engine_lines") if is_failed(swap) else []
     if last and (room := height - len(lines) - 1) > 0:
@@ -55,12 +62,18 @@ def ended(swap: Facts, width: int, height: int) -> list[Line]:
     return lines[:height]
 
 
+def _advice(swap: Facts) -> str:
+    """What to try; after an abort there is nothing to mend."""
+    return "" if is_aborted(swap) else swap.text("reason.advice")
+
+
 def why(swap: Facts, width: int) -> list[Line]:
     """The stage, the reason in words, its code."""
-    is_abort = swap.text("state") == "aborted"
-    stage, code = swap.text("reason.stage"), swap.text("reason.code")
+    is_abort = is_aborted(swap)
+    stage, code = swap.text("reason.stage"), "" if is_abort else swap.text("reason.code")
     where = f"{stage} failed: " if stage and not is_abort else ""
-    told = f"{where}{swap.text('reason.message', 'no reason was given')}{f' ({code})' if code else ''}"
+    when = f" in {stage}" if stage and is_abort else ""
+    told = f"{where}{swap.text('reason.message', 'no reason was given')}{when}{f' ({code})' if code else ''}"
     return marked(wrapped(told, width, "Why: "), "warning" if is_abort else "bad")
 
 
@@ -118,7 +131,7 @@ def report(swap: Facts, host: str = "") -> str:
     if swap.has("reason"):
         lines += why(swap, 110)
     lines += [f"What happened: {happened(swap)}", f"Requests: {held(swap)}"]
-    if advice := swap.text("reason.advice"):
+    if advice := _advice(swap):
         lines.append(f"Try: {advice}")
     log = [f"  {clock(line.num('time'))}  {line.text('text')}" for line in swap.rows("log")]
     last = [f"  {line}" for line in swap.texts("engine_lines")]

@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tui.panels.pieces import Line, Piece
 from tui.snap import Facts
@@ -57,6 +57,8 @@ def cells(swap: Facts, now: float | None = None) -> list[Cell]:
     if "plan" in given and given["plan"].text("state") == "failed":
         found.append(_stage("plan", given["plan"], now))
     found += [_stage(name, given.get(name, Facts()), now) for name in STAGES]
+    if swap.text("reason.code") == "aborted":
+        found = [replace(cell, sign="ABORT", meaning="warning") if cell.sign == "FAIL" else cell for cell in found]
     for number, rescue in enumerate(swap.rows("rescue")):
         sign, meaning = SIGNS.get(rescue.text("state"), ("?", "warning"))
         found.append(Cell(rescue.text("why", "?").upper(), sign, meaning, _time(rescue, now), is_apart=number == 0))

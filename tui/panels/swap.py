@@ -143,9 +143,16 @@ def _tail(swap: Facts, width: int, height: int) -> list[Line]:
 
 def abort_cost(swap: Facts) -> str:
     """What an abort would do at this moment, in words."""
+    if is_on_the_way_back(swap):
+        return "What runs now is the way back: it cannot be aborted; requests stay held meanwhile."
     if is_free_to_abort(swap):
         return "An abort now costs nothing: the old engine still runs and goes on."
     return f"An abort now stops the new engine and starts {old_name(swap)} again; requests stay held meanwhile."
+
+
+def is_on_the_way_back(swap: Facts) -> bool:
+    """Whether a stage has failed or an abort was asked for, and the old engine or the fallback comes up again."""
+    return bool(swap.rows("rescue"))
 
 
 def is_free_to_abort(swap: Facts) -> bool:

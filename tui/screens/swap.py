@@ -17,7 +17,7 @@ from tui.flows import last_profile
 from tui.keymap import bind
 from tui.panels import report
 from tui.panels.pieces import Line
-from tui.panels.swap import Around, abort_cost, is_free_to_abort, right_of_title, running, title
+from tui.panels.swap import Around, abort_cost, is_free_to_abort, is_on_the_way_back, right_of_title, running, title
 from tui.screens.base import LiveScreen
 from tui.snap import Facts, Snap
 from tui.widgets.panel import Panel
@@ -121,7 +121,8 @@ class SwapScreen(LiveScreen):
         """Keys of a running swap while it runs, those of a report when it has ended."""
         state, going = self._swap.text("state"), self.is_going
         if action == "abort":
-            return super().check_action(action, parameters) if going and not self._swap.flag("is_aborting") else False
+            is_late = self._swap.flag("is_aborting") or is_on_the_way_back(self._swap)
+            return super().check_action(action, parameters) if going and not is_late else False
         if action == "retry" and not (report.is_failed(self._swap) or state == "aborted"):
             return False
         if action in ("close", "retry", "edit"):
