@@ -77,7 +77,7 @@ class Shelf:
                 found.append((no, at, "error", "ctx_size", words, f"lower it to at most {TRAINED}"))
             elif key == "fallback" and value not in self.texts:
                 near = difflib.get_close_matches(value, self.texts, 1)
-                hint = f"did you mean '{near[0]}'?" if near else ""
+                hint = near[0] if near else ""
                 found.append((no, at, "error", "fallback", f"fallback: no profile named '{value}'", hint))
             elif key == "threads" and value.isdigit() and int(value) > 64:
                 found.append((no, at, "warning", "threads", f"threads: {value} is more than there are cores", ""))

@@ -18,9 +18,11 @@ from tui.dialogs.conflict import Conflict
 from tui.dialogs.name import NewName
 from tui.dialogs.pick import Pick
 from tui.dialogs.plan import PlanView
-from tui.dialogs.review import OLD_S, Review
+from tui.dialogs.review import OLD_S, Review, told
+from tui.looks import Looks
 from tui.panels import split
 from tui.panels.pieces import plain
+from tui.panels.plan import gap
 from tui.snap import Facts
 
 
@@ -195,3 +197,16 @@ def test_the_bars_add_up_and_the_new_engine_takes_the_place_of_the_old(fake: Fak
     assert after.other == before.other
     assert after.used == 32 << 30
     assert after.cache < before.cache, "the page cache gives way"
+
+
+def test_a_plan_that_could_not_be_made_tells_why_and_no_figure(fake: Fake) -> None:
+    zero = [{"name": name, "estimate_s": 0.0, "limit_s": 60.0, "note": "not needed"} for name in ("drain", "stop")]
+    plan = Facts({
+        "name": "gone", "verdict": "BAD", "fits": False, "errors": ["there is no file gone.gguf"], "total_bytes": None,
+        "stages": zero, "gap_s": 0.0, "restart": True, "rollback": {"name": "quick-verify", "text": "2.2 s"},
+    })  # fmt: skip
+    for height in (24, 36):
+        lines = [plain(line) for line in told(plan, Facts(fake.state), 76, height, Looks(ascii=True))]
+        assert lines == ["no figures   BAD", "x there is no file gone.gguf"]
+    assert gap(plan) == "cannot be started"
+    assert not Review(plan, Facts(fake.state)).can_swap

@@ -124,7 +124,9 @@ class Review(ScrolledDialog[Answer]):
 
 
 def told(plan: Facts, state: Facts, width: int, height: int, looks: Looks) -> list[Line]:
-    """The body: in a tall window all of the plan, in a small one each part in a line."""
+    """The body: in a tall window all of the plan, in a small one each part in a line; of no plan why there is none."""
+    if not plans.is_counted(plan):
+        return [plans.one_line(plan), *_faults(plan, width)]
     return _tall(plan, state, width) if height >= TALL and width >= 76 else _short(plan, state, width)
 
 

@@ -41,12 +41,12 @@ def marks(problems: Iterable[Facts]) -> dict[int, str]:
 
 
 def listed(problems: list[Facts], width: int, at: int | None = None) -> list[Line]:
-    """Each with its place, the hint behind it; `at` is the one that the cursor was sent to."""
+    """Each with its place, the likelier name behind it; `at` is the one that the cursor was sent to."""
     lines: list[Line] = []
     for index, problem in enumerate(problems):
         mark, meaning = MARKS.get(problem.text("severity"), ("!", "warning"))
         place = f"{problem.text('line')}:{problem.text('col', '?')}" if problem.has("line") else "plan"
-        hint = f"; {problem.text('hint')}" if problem.text("hint") else ""
+        hint = f"; did you mean '{problem.text('hint')}'?" if problem.text("hint") else ""
         here = ">" if index == at else " "
         first, *more = wrapped(f"{problem.text('message')}{hint}", width, f"{here}{mark} {place:<7} ")
         lines += [[(plain(first)[:2], meaning), (plain(first)[2:], "")], *more]

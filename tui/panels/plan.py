@@ -33,8 +33,15 @@ def amounts(plan: Facts) -> dict[str, str]:
     return {name: f"{of.of(part)} {of.unit}" if name == "total" else of.of(part) for name, part in parts.items()}
 
 
+def is_counted(plan: Facts) -> bool:
+    """Whether its figures mean something: of a model that cannot be read there are none, and no time it would take."""
+    return plan.has("total_bytes") or not plan.texts("errors")
+
+
 def one_line(plan: Facts) -> Line:
     """`19.89 GiB = W 17.28 + KV 1.59 + c 1.02   budget 48.00 GiB   OK`."""
+    if not is_counted(plan):
+        return [("no figures   ", ""), verdict(plan)]
     part = amounts(plan)
     told = f"{part['total']} = W {part['weights']} + KV {part['kv']} + c {part['engine']}"
     return [(f"{told}   budget {size(plan.num('budget_bytes'))}   ", ""), verdict(plan)]
@@ -82,6 +89,8 @@ def gap(plan: Facts, indent: str = "") -> str:
     if plan.flag("restart") is False:
         same = not plan.rows("changes")
         return indent + ("the same as what runs now" if same else "applied at once, without a stop")
+    if not is_counted(plan):
+        return indent + "cannot be started"
     return f"{indent}no service for about {seconds(plan.num('gap_s'))} (stop to check)"
 
 

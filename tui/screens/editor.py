@@ -245,8 +245,10 @@ class EditorScreen(LiveScreen):
             panel.show(fault or ["asking the planner ..."], "Plan (live)", "")
             return
         lines = [plans.one_line(self._plan)] if small else plans.live(self._plan, self._was, width)
-        panel.show([*fault, *lines] if not small or not fault else fault, "Plan (live)", "as of the last good text"
-                   if self._plan_fault else "live")  # fmt: skip
+        if fault and small:
+            panel.show(fault, "Plan (live)", "none of this text")
+            return
+        panel.show([*fault, *lines], "Plan (live)", "as of the last good text" if fault else "live")
 
     # Keys
 

@@ -16,6 +16,7 @@ from tui.dialogs.name import NewName
 from tui.dialogs.plan import PlanView
 from tui.keymap import bind
 from tui.panels import profiles as told
+from tui.panels.faults import summary
 from tui.screens.base import LiveScreen
 from tui.screens.diff import DiffScreen
 from tui.screens.editor import EditorScreen
@@ -252,7 +253,7 @@ class ProfilesScreen(LiveScreen):
                 continue
             errors = [problem for problem in problems if problem.text("severity") == "error"]
             first = next(iter(errors or problems), Facts())
-            words = f"{len(errors)} errors, {len(problems) - len(errors)} warnings"
+            words = summary(problems)
             where = f"; line {first.text('line')}: {first.text('message')}" if first else ""
             rows.append((name, "x" if errors else "!" if problems else "ok", words + where))
         bad = sum(mark == "x" for _, mark, _ in rows)
