@@ -1,7 +1,7 @@
 """A hundred random swaps, aborts and kills under load, every answer judged. No request may be lost, or answered by
 another model than its answer names, and never may two engines be in memory.
 
-    python -m benchmarks.storm [--swaps 100] [--seed 1]
+    python -m benchmarks.storm [--swaps 100] [--seed 1]     adds to benchmarks/results/<machine>.json
 
 Every profile has its own alias and its own greedy answer to one question, taken before the storm; each answer in the
 storm must be whole and be that of the model it names. Not here: speed.
@@ -27,9 +27,12 @@ from typing import Any
 from benchmarks.llamacpp import free_port, wait_for_health
 from benchmarks.model import smollm2
 from benchmarks.ours import ROOT, command
+from benchmarks.peers import save, stamp
 from tests.tiny import tiny_llama
 
 PATIENCE_S = 120.0
+WHOLE = 100
+"""A storm of fewer swaps is a look, and no figure is kept of it."""
 QUESTION = "The sun rises in the east and"
 TOKENS = 24
 JSON = {"Content-Type": "application/json"}
@@ -245,6 +248,8 @@ def run(box: Box, n: int, n_clients: int, seed: int) -> int:
               "hanging": hanging, "wrong": tally.wrong[:20], "n_wrong": len(tally.wrong)}  # fmt: skip
     sys.stderr.write("\n")
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
+    if n >= WHOLE:
+        save("storm", stamp(smollm2()) | result)
     return 1 if tally.wrong or hanging else 0
 
 

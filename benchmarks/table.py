@@ -75,10 +75,23 @@ def terminal_rows(section: dict[str, Any]) -> list[str]:
     return [*lines, "", f"First panel after {first:.2f} s, the engine's state after {state:.2f} s."]
 
 
+def storm_lines(section: dict[str, Any]) -> list[str]:
+    swaps, requests = section["swaps"], section["requests"]
+    ways = ", ".join(f"{n} {what}" for what, n in sorted(swaps.items()))
+    answered = sum(n for what, n in requests.items() if what.startswith("answered"))
+    others = ", ".join(f"{n} {what}" for what, n in sorted(requests.items()) if not what.startswith("answered"))
+    return [
+        f"{sum(swaps.values())} swaps: {ways}.",
+        f"{sum(requests.values())} requests: {answered} whole answers of the model they name; {others}.",
+        f"Wrong or lost: {section['n_wrong']}. Engines in memory at once: {section['engines_at_most']} at most.",
+    ]
+
+
 SECTIONS = {
     "peers": ("Whole model, medians of {rounds} alternated rounds", peers_rows),
     "serve": ("Through HTTP, streamed, medians of {rounds} alternated rounds", serve_rows),
     "start": ("Start and memory", start_lines),
+    "storm": ("Random swaps, aborts and kills under four clients", storm_lines),
     "terminal": ("The terminal program", terminal_rows),
     "accuracy": ("Distributions against the exact float32 forward", accuracy_rows),
 }

@@ -27,6 +27,10 @@ COMMANDS = [
     CHAT + """'{"model": "smollm2", "max_tokns": 3, "messages": [{"role": "user", "content": "Hi"}]}'""",
     f"docker compose exec colibri colibri logits -m {MODEL} --tokens 504,3575,282 --top 2 --json",
     f"docker compose exec colibri colibri run -m {MODEL} -c 9000000 -p Hi",
+    "docker compose exec colibri colibri profile list",
+    "docker compose exec colibri colibri profile apply long-doc --note 'a long report'",
+    "docker compose exec colibri colibri status",
+    "docker compose exec colibri colibri profile apply quick-verify",
 ]
 
 
