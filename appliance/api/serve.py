@@ -8,9 +8,11 @@ second signal ends the draining.
 import asyncio
 import contextlib
 import errno
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -42,8 +44,9 @@ from engine.errors import ColibriError, Unreachable, UsageError
 
 LAST = "last"
 FIRST_PROFILE = "quick-verify"
-DRAIN_S, STOP_S = 12.0, 5.0
-"""Compose gives the container 20 s to end: so long for answers under way, then so long for the worker."""
+DRAIN_S, LEAVE_S, STOP_S = 11.0, 1.0, 5.0
+"""Compose gives the container 20 s to end: so long for answers under way, then twice so long for connections that do
+not end by themselves, then so long for the worker."""
 BACKLOG = 128
 log = logs.get_logger("colibri.serve")
 
@@ -137,7 +140,12 @@ async def _serve(begin: First, door: socket.socket) -> int:
         number = await stop.first()
         log.info("stopping on %s", signal.Signals(number).name)
         await _drain(services, stop)
-    return 128 + number if number == signal.SIGINT else 0
+    code = 128 + number if number == signal.SIGINT else 0
+    # A thread cannot be ended: one that tokenises megabytes or waits for a dead disk must not hold up the end.
+    hurry = threading.Timer(LEAVE_S, os._exit, (code,))
+    hurry.daemon = True
+    hurry.start()
+    return code
 
 
 @contextlib.asynccontextmanager
@@ -183,7 +191,7 @@ async def running(begin: First) -> AsyncIterator[Services]:
 @contextlib.asynccontextmanager
 async def listening(app: web.Application, door: socket.socket) -> AsyncIterator[None]:
     """Accept connections with our own protocol class; a client that leaves cancels its handler."""
-    runner = web.AppRunner(app, handler_cancellation=True, **LIMITS)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=LEAVE_S, **LIMITS)
     await runner.setup()
     manager = runner.server
     assert manager is not None

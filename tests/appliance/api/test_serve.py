@@ -212,6 +212,23 @@ def test_sigterm_lets_an_answer_end_and_refuses_new_ones(tmp_path: Path) -> None
         client.close()
 
 
+def test_neither_clients_that_dawdle_nor_busy_threads_hold_up_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path, tiny_llama(tmp_path / "t.gguf")) as stopping, contextlib.ExitStack() as stack:
+        host, port = stopping.base.removeprefix("http://").split(":")
+        head = f"HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {stopping.keys['admin']}\r\n"
+        text = json.dumps({"content": "ab" * 3_000_000}).encode()
+        for start, rest in (
+            ("GET /admin/events", b"\r\n"),
+            ("POST /admin/swap", b"Content-Length: 100\r\n\r\n{"),
+            ("POST /tokenize", b"Content-Length: %d\r\n\r\n" % len(text) + text),
+        ):
+            client = stack.enter_context(socket.create_connection((host, int(port))))
+            client.sendall(f"{start} {head}".encode() + rest)
+        time.sleep(1)
+        stopping.process.send_signal(signal.SIGTERM)
+        assert stopping.process.wait(timeout=8) == 0
+
+
 def test_a_killed_worker_is_replaced_and_the_next_request_is_answered(server: Server) -> None:
     client = server.client()
     worker = server.get("/admin/state", "admin")["worker"]["pid"]
