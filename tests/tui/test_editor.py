@@ -234,6 +234,7 @@ def test_help_and_problems_take_what_another_version_sends() -> None:
     told = [plain(line) for line in help_of("ctx_size", field, 40)]
     assert "Restart: yes, a new engine" in told
     assert "Default none" in told
+    assert "the file's name" in " ".join(map(plain, help_of("name", Facts(), 40))), "the service has no help for it"
     odd = [Facts({}), Facts({"line": "x", "severity": 7}), Facts({"line": 3, "severity": "error", "message": "m"})]
     assert len(listed(odd, 40)) == 3
     assert marks(odd)[3] == "E"

@@ -61,6 +61,8 @@ async def test_an_unknown_key_and_a_user_key_say_which_file_and_what_to_do(windo
         fake.answers[("GET", "/admin/state")] = refused(403)
         await tap(pilot, "r")
         await see(pilot, "is a user key, not an admin key")
+        await pilot.resize_terminal(60, 16)
+        await see(pilot, "of the file keys in its data")  # what to do is at the end of the sentence
         pilot.app.client.key = ""
         fake.answers[("GET", "/admin/state")] = refused(401)
         await tap(pilot, "r")

@@ -101,6 +101,14 @@ async def test_the_filter_and_a_new_list_leave_the_cursor_on_its_profile(window,
         assert ">  long-doc" in frame(pilot.app)
 
 
+async def test_a_list_that_was_never_had_counts_no_files(window, fake: Fake) -> None:
+    fake.answers["GET", "/admin/profiles"] = lambda _: (500, {"error": {"message": "disk gone", "code": "io"}})
+    async with window(120, 36) as pilot:
+        await see(pilot, "[READY]")
+        await tap(pilot, "2")
+        assert "- files" in await see(pilot, "disk gone")
+
+
 async def test_delete_asks_for_the_name_and_never_takes_the_active_the_fallback_or_a_shipped_one(
     window, shelf: Shelf
 ) -> None:
@@ -158,10 +166,9 @@ async def test_the_list_fits_every_window(window, shelf: Shelf) -> None:
         await see(pilot, "4/4 pass")
         for width, height in ((100, 30), (80, 24), (60, 16), (160, 50)):
             await pilot.resize_terminal(width, height)
+            size = (height, {width})
+            await until(pilot, lambda s=size: (len(rows := frame(pilot.app).splitlines()), set(map(len, rows))) == s)
             await until(pilot, lambda: ">  long-doc" in frame(pilot.app) and "32768" in line_of(pilot, ">  long-doc"))
-            lines = frame(pilot.app).splitlines()
-            assert len(lines) == height
-            assert {len(line) for line in lines} == {width}
             assert frame(pilot.app).isascii()
 
 

@@ -78,7 +78,7 @@ class Review(ScrolledDialog[Answer]):
 
     def _draw(self) -> None:
         width, height = self.size
-        inner = min(94, width * 96 // 100) - 4
+        inner = min(94, width * 96 // 100) - 5  # the scroll bar takes a cell
         lines = told(self.plan, self._state, inner, height, looks_of(self.app))
         last = self._words or self._why_not
         lines += marked(wrapped(last, inner), "warning") if last else []

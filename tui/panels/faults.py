@@ -6,6 +6,11 @@ from tui.panels.pieces import Line, marked, plain, wrapped
 from tui.snap import Facts
 
 MARKS = {"error": ("E", "bad"), "warning": ("!", "warning")}
+# Keys that the service gives no help for: they are about the file, not about the engine.
+OF_THE_FILE = {
+    "name": "What the profile is called: the file's name without .yaml.",
+    "summary": "One line that says what the profile is for.",
+}
 SAVES = "Save keeps a draft while there are errors. Swap is off until there are none."
 
 
@@ -57,6 +62,8 @@ def help_of(key: str, field: Facts, width: int) -> list[Line]:
     """What the key does, what it may be, what it is without it, whether a change needs a new engine."""
     if not key:
         return wrapped("Move the cursor onto a key to read about it.", width)
+    if not field and key in OF_THE_FILE:
+        return wrapped(OF_THE_FILE[key], width)
     if not field:
         return marked(wrapped(f"Nothing is known of '{key}'.", width), "dim")
     default = field.get("default")

@@ -31,7 +31,7 @@ WORDS = (
     (">  -", "cursor, not known"),
     ("( )  ?", "off now, an old number"),
 )
-EXAMPLES = (":swap long-doc", ":logs engine warning", ":rate 5", ":theme colibri-safe-light", ":ascii on", ":report")
+EXAMPLES = (":swap long-doc", ":logs api warning", ":rate 5", ":theme colibri-safe-light", ":ascii on", ":report")
 
 
 class Entry(NamedTuple):

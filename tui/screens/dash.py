@@ -41,7 +41,7 @@ BLIP_S = 3.0  # a link that is lost for less does not change the picture
 DOCKER_EVERY_S = 2.0
 TODO = (
     ("r", "try again now"),
-    ("7", "the log: the lines that were read, and on the host the container's own"),
+    ("7", "the log so far; on the host the container's own too"),
     ("q", "leave; an engine that runs goes on"),
     ("", "keys that change something are off and shown in ( )"),
 )

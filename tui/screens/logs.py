@@ -214,7 +214,7 @@ class LogsScreen(LiveScreen):
         self.notify(f"{count(len(self.view.entries))} lines written to {path}", markup=False)
 
     def command(self, word: str, rest: list[str]) -> bool:
-        """`:logs engine warning`: the source, or `all`, and the level."""
+        """`:logs api warning`: the source, or `all`, and the level."""
         if word != "logs":
             return False
         sources = [name for name in rest if name in SOURCES]

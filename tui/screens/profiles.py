@@ -133,6 +133,7 @@ class ProfilesScreen(LiveScreen):
         shown = [profile for profile in self._profiles if told.matches(profile, self._filter)]
         self.table.show(shown)
         of = f"{len(shown)} of {len(self._profiles)}" if self._filter else f"{len(self._profiles)}"
+        of = of if self._listing else "-"
         filtered = f"  filter: {plain(self._filter)}" if self._filter else ""
         folder = self._listing.text("folder") if self.size.width >= 100 else ""
         self.query_one("#list", ListBox).caption("Profiles", f"{folder}  {of} files{filtered}".strip())

@@ -2,6 +2,7 @@
 
 from rich.text import Text
 
+from tui.panels.pieces import marked, wrapped
 from tui.problems import Problem
 from tui.widgets.panel import Line, Panel
 
@@ -17,8 +18,10 @@ class Banner(Panel, can_focus=False):
         if not problems:
             return
         first, *others = problems
-        lines: list[Line] = list(first.lines)
-        lines += [[(f"{other.mark} {other.title}", other.meaning)] for other in others]
+        # All of each sentence, also in a small window: what to do stands at its end.
+        lines: list[Line] = [line for text in first.lines for line in wrapped(text, width - 4)]
+        for other in others:
+            lines += marked(wrapped(f"{other.mark} {other.title}", width - 4), other.meaning)
         most = min(MOST_LINES, max((height - 8) // 2, 1))
         lines = lines[:most] or [Text("")]
         self.set_class(first.meaning == "bad", "-bad")
