@@ -66,6 +66,11 @@ class Box:
             time.sleep(0.1)
         raise AssertionError(f"{path} did not answer {status} within {within_s} s; last: {seen}")
 
+    def find(self) -> None:
+        """Look where it is published now, a free port that every start chooses anew, and wait until it is ready."""
+        self.url = "http://" + self.compose("port", "colibri", "8080").strip()
+        self.wait_for("/readyz", 200)
+
     def setting(self, name: str, default: str) -> str:
         """What Compose takes for a BOX_* variable: the environment's value, else the one in .env, else the default."""
         file = ROOT / ".env"
@@ -100,8 +105,7 @@ def box() -> Iterator[Box]:
     made = Box("", env)
     made.compose("up", "-d", "--wait", "--no-build", "colibri")
     try:
-        made.url = "http://" + made.compose("port", "colibri", "8080").strip()
-        made.wait_for("/readyz", 200)
+        made.find()
         yield made
     finally:
         made.compose("--profile", "*", "down", "-v", "--remove-orphans", check=False)

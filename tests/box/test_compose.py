@@ -124,8 +124,7 @@ def test_a_second_start_compiles_nothing(box: Box) -> None:
     before = box.inside("sh", "-c", listing)
     assert before.strip()
     box.compose("up", "-d", "--wait", "--no-build", "--force-recreate", "colibri")
-    box.url = "http://" + box.compose("port", "colibri", "8080").strip()
-    box.wait_for("/readyz", 200)
+    box.find()
     assert box.inside("sh", "-c", listing) == before
 
 
@@ -140,3 +139,4 @@ def test_stopping_is_quick_and_clean(box: Box) -> None:
     box.compose("stop", "-t", "20", "colibri")
     assert '"ExitCode":0' in box.compose("ps", "-a", "--format", "json", "colibri").replace(" ", "")
     box.compose("up", "-d", "--wait", "--no-build", "colibri")
+    box.find()

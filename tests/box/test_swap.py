@@ -118,8 +118,7 @@ def test_a_restart_of_the_container_serves_the_profile_that_served_last(quick: B
     box = quick
     assert swapped(box, "long-doc")["state"] == "ready"
     box.compose("restart", "-t", "20", "colibri")
-    box.url = "http://" + box.compose("port", "colibri", "8080").strip()
-    box.wait_for("/readyz", 200)
+    box.find()
     assert state(box)["profile"]["name"] == "long-doc" and state(box)["worker"]["n_ctx"] == 16384
 
 
