@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from tui.client import Client, ClientError
 from tui.snap import Facts
 
+MOST_BYTES = 65536
+"""The service gives no more of a file; a character may have been cut at the end."""
+
 
 @dataclass
 class Stored:
@@ -35,7 +38,12 @@ class Stored:
         self.rev = document.whole("rev")
 
     async def open(self, client: Client) -> None:
-        self.take(Facts(await client.get(f"/admin/profiles/{self.name}")))
+        """Take it, unless the service gave only its beginning: a save would throw the rest away."""
+        document = Facts(await client.get(f"/admin/profiles/{self.name}"))
+        text = document.get("text")
+        if isinstance(text, str) and len(text.encode()) > MOST_BYTES - 4 and document.rows("problems"):
+            raise ClientError(0, "cut", f"it has over {MOST_BYTES} bytes; shorten the file on the server")
+        self.take(document)
 
     async def put(self, client: Client, text: str, draft: bool) -> None:
         """Save over what was taken last; ClientError 412 when something else lies there now."""

@@ -71,7 +71,7 @@ class Shelf:
             col = len(line) - len(line.lstrip()) + 1
             value, at = value.strip(), len(key) + 3
             if line.strip() and not line.lstrip().startswith("#") and not colon:
-                found.append((no, col, "error", "", f"'{line.strip()}' is no key", "write it as key: value"))
+                found.append((no, col, "error", "", f"'{line.strip()}' is no key; write it as key: value", ""))
             elif key == "ctx_size" and value.isdigit() and int(value) > TRAINED:
                 words = f"ctx_size: {value} is above the model's trained context {TRAINED}"
                 found.append((no, at, "error", "ctx_size", words, f"lower it to at most {TRAINED}"))

@@ -125,6 +125,7 @@ async def test_two_stored_profiles_by_name(window, shelf: Shelf) -> None:
         await see(pilot, "[READY]")
         pilot.app.tell_screen("profiles", "diff", ["batch-tag", "fallback"])
         await see(pilot, "batch-tag rev 0 -> fallback rev 0", "- name: batch-tag", "+ name: fallback")
+        await see(pilot, "What a swap to fallback changes")
         await pilot.press("a")
         await until(pilot, lambda: "  ctx_size: 2048" not in frame(pilot.app))
 

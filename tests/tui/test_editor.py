@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.tui.fake import Fake
-from tests.tui.frames import frame, see, until
+from tests.tui.frames import frame, see, tap, until
 from tests.tui.shelf import TEXTS, Shelf, etag
 from tui import rescue
 from tui.panels.faults import help_of, key_at, listed, marks
@@ -115,6 +115,18 @@ async def test_an_old_answer_never_lies_over_a_newer_one(window, shelf: Shelf, f
         gate.set()
         await pilot.pause(0.1)
         assert f"{wanted['total_bytes'] / 2**30:.2f} GiB" in frame(pilot.app)
+
+
+async def test_a_file_of_which_only_the_beginning_came_is_not_opened(window, shelf: Shelf, fake: Fake) -> None:
+    code, document = shelf.document("long-doc")
+    fault = {"line": 1, "col": 1, "severity": "error", "message": "over 65536 bytes"}
+    cut = {**document, "text": ("name: long-doc\n" + "# x\n" * 20_000)[:65536], "problems": [fault]}
+    fake.answers["GET", "/admin/profiles/long-doc"] = lambda _: (code, cut)
+    async with window(120, 36) as pilot:
+        screen = await edit(pilot, words="cannot be opened: it has over 65536 bytes")
+        await tap(pilot, "x", "ctrl+s")
+        await pilot.pause()
+        assert (screen.text, fake.bodies("PUT", "/admin/profiles/long-doc")) == ("", [])
 
 
 async def test_without_a_link_the_text_stays_and_the_save_says_why(window, shelf: Shelf, fake: Fake) -> None:

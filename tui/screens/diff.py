@@ -154,7 +154,9 @@ class DiffScreen(LiveScreen):
             effects = wrapped(words, width)[: max(2, room - len(told) - 3)] if room < 14 else effects
         told = [*effects, "", *told] if room >= 14 else [*effects, *told]
         panel.styles.height = min(room, len(told) + 2)
-        panel.show(told, "What this changes", f"{len(self._plan.rows('changes'))} fields")
+        # The planner compares with what runs now, whatever stands on the other side.
+        title = f"What a swap to {self.profile} changes" if self._other else "What this changes"
+        panel.show(told, title, f"{len(self._plan.rows('changes'))} fields")
 
     # Keys
 
