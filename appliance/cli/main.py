@@ -161,7 +161,9 @@ def _leave(code: int) -> None:
 
 
 def _say(sentence: str, code: int) -> int:
-    print(f"colibri: error: {' '.join(sentence.split())}", file=sys.stderr)
+    """One line; what a file or a service put into it must not move the cursor."""
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(sentence.split()))
+    print(f"colibri: error: {line}", file=sys.stderr)
     return code
 
 

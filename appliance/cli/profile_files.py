@@ -21,6 +21,7 @@ from appliance.cli.columns import columns, safe
 from appliance.machine.host import read_machine
 from appliance.model_files import existing_model
 from appliance.profiles import MOST_BYTES, NoSuchProfile, Problem, ProfileStore, StoredText, examine
+from appliance.profiles.disk import read_bounded
 from appliance.settings import PREFIX, Settings, resolve, user_data_dir
 from appliance.swaps.planning import fit_row
 from engine.errors import UsageError
@@ -138,7 +139,8 @@ def check(args: argparse.Namespace) -> int:
         else:
             stored = store.text(what)
             path = (store.folder if stored.source == "edited" else store.packaged) / f"{what}.yaml"
-            name, raw, near = what, read_file(path), store.names()
+            # The store's way of reading: a pipe of that name would block for ever.
+            name, raw, near = what, read_bounded(path, MOST_BYTES) or b"", store.names()
         problems: list[Problem] = examine(raw, name, near, find_model).problems
         files.append({"file": str(path), "name": name, "problems": [problem.json() for problem in problems]})
         if not args.json:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,11 +21,13 @@ def read_bounded(path: Path, most: int) -> bytes | None:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
-    with os.fdopen(handle, "rb") as file:
-        try:
-            return file.read(most + 1)
-        except IsADirectoryError:
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(most + 1)
+    finally:
+        os.close(handle)
 
 
 def replace(path: Path, content: bytes) -> None:

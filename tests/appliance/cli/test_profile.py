@@ -1,6 +1,7 @@
 """`colibri profile` on the disk: list, check, show, history, diff, set, copy, delete. Not here: a running service."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,15 @@ def test_check_takes_files_from_anywhere(tmp_path: Path) -> None:
 def test_a_terminal_s_own_signs_in_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
     written(tmp_path, "x", 'name: x\n"\\e[31mred": 1\n')
     assert "\x1b" not in profile("check", "x", code=2).out
+
+
+def test_neither_a_pipe_nor_a_terminal_s_own_signs_in_a_name_do_harm(tmp_path: Path) -> None:
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.yaml")
+    for name in ("pipe", "a\x1b[31mb"):
+        done = colibri("profile", "check", name, "--data-dir", str(tmp_path), timeout=30)
+        assert done.code == 2 and "\x1b" not in done.err and done.err.count("\n") == 1, done.err
 
 
 def test_show_gives_the_text_byte_for_byte() -> None:

@@ -98,6 +98,11 @@ def test_a_bad_file_hides_no_other_and_is_told_with_all_its_problems(store: Prof
     assert [p["line"] for p in caught.value.extra["problems"]] == [2, 3]  # type: ignore[attr-defined]
     assert store.text("bad").text.startswith("name: bad") and store.text("latin").text == "name: caf\ufffd\n"
     assert not store.examine("huge").is_good and store.load("long-doc")
+    n_open = len(os.listdir("/proc/self/fd"))
+    for name in ("folder", "pipe"):
+        with pytest.raises(NoSuchProfile, match=f"no profile '{name}'"):
+            store.load(name)
+    assert len(os.listdir("/proc/self/fd")) == n_open
 
 
 @pytest.mark.parametrize("name", ["../fallback", "/etc/passwd", "A", "", "a b", ".history", "a" * 64, "x/y"])
