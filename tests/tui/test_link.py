@@ -217,3 +217,12 @@ async def test_a_crash_is_a_banner_with_its_reason_and_s_offers_another_start(wi
         fake.state |= {"state": "ready", "reason": None}
         await see(pilot, "[READY]")
         await until(pilot, lambda: "Degraded" not in frame(pilot.app) and "- Engine" in frame(pilot.app))
+
+
+async def test_a_long_reason_is_told_in_whole_below_the_banners_title(window, fake) -> None:
+    fake.state["state"] = "degraded"
+    fake.state["reason"] = "'fallback' serves instead of 'slow': the engine process ended: signal 9, out of memory?"
+    async with window(80, 24) as pilot:
+        await see(pilot, "- ! Degraded -", "'fallback' serves instead of 'slow'", "signal 9, out", "of memory?")
+        await pilot.resize_terminal(120, 36)
+        await see(pilot, "! Degraded: 'fallback' serves instead of 'slow'", "out of memory?")

@@ -210,3 +210,14 @@ def test_a_plan_that_could_not_be_made_tells_why_and_no_figure(fake: Fake) -> No
         assert lines == ["no figures   BAD", "x there is no file gone.gguf"]
     assert gap(plan) == "cannot be started"
     assert not Review(plan, Facts(fake.state)).can_swap
+
+
+def test_a_small_review_cuts_nothing_of_what_a_swap_does(fake: Fake) -> None:
+    effects = [f"effect {n} takes more than a line of a small window and is told to its last word {n}" for n in "abc"]
+    text = "still 100% in page cache; if that fails too, 'fallback'; all waiting requests are kept through both"
+    plan = Facts({"name": "x", "total_bytes": 1 << 30, "weights_bytes": 1 << 30, "side_effects": effects,
+                  "rollback": {"name": "a-profile-with-a-long-name", "text": text}, "warnings": ["mind"]})  # fmt: skip
+    words = " ".join(" ".join(plain(line).split()) for line in told(plan, Facts(fake.state), 60, 16, Looks(ascii=True)))
+    assert "kept through both" in words
+    assert all(f"last word {n}" in words for n in "abc")
+    assert words.index("! mind") < words.index("effect a")

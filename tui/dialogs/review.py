@@ -169,7 +169,8 @@ def _short(plan: Facts, state: Facts, width: int) -> list[Line]:
     back = plan.text("rollback.name", "fallback")
     lines: list[Line] = [*_bars(plan, state, width), plans.one_line(plan)]
     lines += [f"stages     {first}", f"           {second}"]
-    lines += wrapped(f"{back}: {plan.text('rollback.text', 'then fallback')}", width, "rollback   ")[:2]
-    lines += wrapped(plans.requests(plan).removeprefix("Requests: "), width, "requests   ")[:2]
-    lines += [line for text in plan.texts("side_effects") for line in wrapped(text, width, "also       ")][:3]
-    return [*lines, *_faults(plan, width)]
+    lines += wrapped(f"{back}: {plan.text('rollback.text', 'then fallback')}", width, "rollback   ")
+    lines += wrapped(plans.requests(plan).removeprefix("Requests: "), width, "requests   ")
+    # What is wrong comes before the effects, which may be scrolled to.
+    lines += _faults(plan, width)
+    return lines + [line for text in plan.texts("side_effects") for line in wrapped(text, width, "also       ")]

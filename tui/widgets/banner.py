@@ -18,8 +18,12 @@ class Banner(Panel, can_focus=False):
         if not problems:
             return
         first, *others = problems
+        title, texts = first.title, list(first.lines)
+        if len(title) + len(first.right) > width - 12 and ": " in title:
+            title, _, rest = title.partition(": ")  # a long reason goes on below its first word
+            texts.insert(0, rest)
         # All of each sentence, also in a small window: what to do stands at its end.
-        lines: list[Line] = [line for text in first.lines for line in wrapped(text, width - 4)]
+        lines: list[Line] = [line for text in texts for line in wrapped(text, width - 4)]
         for other in others:
             lines += marked(wrapped(f"{other.mark} {other.title}", width - 4), other.meaning)
         most = min(MOST_LINES, max((height - 8) // 2, 1))
@@ -27,4 +31,4 @@ class Banner(Panel, can_focus=False):
         self.set_class(first.meaning == "bad", "-bad")
         self.set_class(first.meaning == "good", "-good")
         self.styles.height = len(lines) + 2
-        self.show(lines, f"{first.mark} {first.title}", first.right)
+        self.show(lines, f"{first.mark} {title}", first.right)
