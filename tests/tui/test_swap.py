@@ -128,6 +128,18 @@ async def test_an_abort_asks_with_its_cost_free_before_stop_and_a_rollback_after
         assert swaps.aborts == ["0042", "0043"]
 
 
+async def test_no_abort_is_offered_on_the_way_back(window, shelf: Shelf, fake: Fake) -> None:
+    swaps = Swaps(hold_at="warm").play(fake)
+    async with window(80, 24) as pilot:
+        await begin(pilot)
+        await see(pilot, "4 of 5", "A Abort and roll back")
+        assert swaps.current is not None
+        swaps._begin_rescue(swaps.current, "quick-verify", 0, "rollback")
+        swaps.step = lambda: None  # type: ignore[method-assign]
+        await see(pilot, "ROLLBACK", "cannot be aborted")
+        await until(pilot, lambda: "A Abort" not in frame(pilot.app))
+
+
 async def test_a_second_operator_sees_the_same_swap_with_who_began_it(window, shelf: Shelf, fake: Fake) -> None:
     swaps = Swaps(hold_at="warm").play(fake)
     async with window(120, 36) as pilot:

@@ -52,6 +52,7 @@ class SwapScreen(LiveScreen):
         self._swap = Facts()
         self._last_try = 0
         self._reported_at = 0.0
+        self._could_abort = False
 
     def body(self) -> ComposeResult:
         yield Panel("Swap", id="swap")
@@ -59,6 +60,10 @@ class SwapScreen(LiveScreen):
     @property
     def is_going(self) -> bool:
         return report.is_running(self._swap)
+
+    @property
+    def can_abort(self) -> bool:
+        return self.is_going and not self._swap.flag("is_aborting") and not is_on_the_way_back(self._swap)
 
     # What is shown
 
@@ -99,6 +104,9 @@ class SwapScreen(LiveScreen):
 
     def _draw(self, snap: Snap) -> None:
         panel, swap = self.query_one("#swap", Panel), self._swap
+        if self._could_abort != self.can_abort:
+            self._could_abort = self.can_abort
+            self.refresh_bindings()
         width, height = panel.size.width, panel.size.height
         if not swap:
             wanted = self.program.swap_watch.wanted
@@ -121,8 +129,7 @@ class SwapScreen(LiveScreen):
         """Keys of a running swap while it runs, those of a report when it has ended."""
         state, going = self._swap.text("state"), self.is_going
         if action == "abort":
-            is_late = self._swap.flag("is_aborting") or is_on_the_way_back(self._swap)
-            return super().check_action(action, parameters) if going and not is_late else False
+            return super().check_action(action, parameters) if self.can_abort else False
         if action == "retry" and not (report.is_failed(self._swap) or state == "aborted"):
             return False
         if action in ("close", "retry", "edit"):
