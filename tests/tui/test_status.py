@@ -36,6 +36,14 @@ def test_parts_go_in_their_order_and_the_line_is_as_wide_as_the_window(width: in
     assert there == sorted(there), f"{there} of {PARTS}: an earlier one stayed longer"
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_between_two_profiles_no_facts_of_one_stand_beside_the_other(width: int) -> None:
+    between = Snap(Facts({**STATE, "state": "swapping"}), Link(is_up=True, at=1.0), now=1.0)
+    text = status_text(between, LOOKS, width, [], "14:02:31").plain
+    assert "quick-verify | [SWAPPING" in text
+    assert not any(part in text for part in ("8192", "8k", "t16", "q8_0", "qwen3"))
+
+
 def test_marks_follow_the_state() -> None:
     text = status_text(SNAP, LOOKS, 120, ["RO", "PAUSED", "SLOW 5s", "HOLD"], "14:02:31").plain
     assert "[READY] [RO] [PAUSED] [SLOW 5s] [HOLD]" in text

@@ -31,6 +31,9 @@ def status_text(snap: Snap, looks: Looks, width: int, marks: list[str], now: str
         "speed": _speed(snap, wide),
         "clock": now if wide else now[:5],
     }
+    if snap.state == "swapping":
+        # The profile is still the old one and the worker already the new: their facts do not belong together.
+        parts |= dict.fromkeys(("model", "ctx", "threads", "kv"), "")
     state = "".join(f"[{word}]" + " " * bool(word) for word in (snap.word, *marks)).rstrip()
     for cut in ("", "clock", "kv", "threads", "ctx", "model", "host", "speed", "queue"):
         parts.pop(cut, None)
