@@ -84,6 +84,7 @@ class EditorScreen(LiveScreen):
         self._at: int | None = None
         self._is_saving = False
         self._is_loaded = False
+        self._open_fault = ""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="upper"):
@@ -111,7 +112,8 @@ class EditorScreen(LiveScreen):
         try:
             await self.stored.open(self.program.client)
         except ClientError as error:
-            self.query_one("#problems", Panel).show([[(f"x {self.profile} cannot be opened: {error.message}", "bad")]])
+            self._open_fault = f"x {self.profile} cannot be opened: {error.message}"
+            self._draw()
             return
         await self._fill(self.stored.shown)
 
@@ -227,7 +229,9 @@ class EditorScreen(LiveScreen):
         panel = self.query_one("#problems", Panel)
         shown = self.problems + ([] if self._plan_fault else faults.of_plan(self._plan))
         lines = faults.listed(shown, panel.size.width, self._at)
-        if self._check_fault:
+        if self._open_fault:
+            lines = [[(self._open_fault, "bad")]]
+        elif self._check_fault:
             lines = [[(f"! not checked: {self._check_fault}. The text is kept here.", "warning")], *lines]
         elif self.text != self._checked and self._is_loaded:
             lines = [*lines, [("checking ...", "dim")]]
