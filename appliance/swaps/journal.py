@@ -26,7 +26,8 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._swaps, self._active = folder / "swaps.jsonl", folder / "active.json"
         self.cut: list[dict[str, Any]] = []
-        self.past = self._read()
+        self.past: list[dict[str, Any]] = []
+        self._read()
 
     def active(self) -> str | None:
         """The profile that served last, None when there was none or the note cannot be read."""
@@ -47,35 +48,40 @@ class Journal:
         self.past.append(document)
         del self.past[:-MOST_LINES]
         self._append({"ended": document})
+        with contextlib.suppress(OSError):
+            if self._swaps.stat().st_size > MOST_BYTES:
+                self._shorten()
 
     def next_id(self) -> str:
         """Four digits, one more than the last."""
         ids = [int(str(swap.get("id", "0"))) for swap in self.past if str(swap.get("id", "0")).isdecimal()]
         return f"{max(ids, default=0) + 1:04d}"
 
-    def _read(self) -> list[dict[str, Any]]:
+    def _read(self) -> None:
         try:
             with self._swaps.open("rb") as file:
                 file.seek(max(0, self._swaps.stat().st_size - MOST_BYTES))
                 lines = file.read().splitlines()
         except OSError:
-            return []
+            return
         open_: dict[str, dict[str, Any]] = {}
         past: list[dict[str, Any]] = []
         for line in lines[-2 * MOST_LINES :]:
             try:
                 entry = json.loads(line)
                 if "begun" in entry:
-                    open_[str(entry["begun"]["id"])] = entry["begun"]
+                    open_[entry["begun"]["id"]] = _ours(entry["begun"], ("id", "from", "to"), ("started",))
                 elif "ended" in entry:
-                    open_.pop(str(entry["ended"]["id"]), None)
-                    past.append(entry["ended"])
-            except (ValueError, KeyError, TypeError):
-                continue  # a line torn by the end of the machine
-        self.cut = list(open_.values())
+                    past.append(_ours(entry["ended"], ("id", "from", "to", "state", "text"), ("started", "ended")))
+                    open_.pop(past[-1]["id"], None)
+            except (ValueError, LookupError, TypeError, RecursionError):
+                continue  # a line torn by the end of the machine, or not of ours
+        self.cut, self.past = list(open_.values()), past[-MOST_LINES:]
         if len(lines) > 2 * MOST_LINES:
-            self._replace(self._swaps, "".join(json.dumps({"ended": one}) + "\n" for one in past[-MOST_LINES:]))
-        return past[-MOST_LINES:]
+            self._shorten()
+
+    def _shorten(self) -> None:
+        self._replace(self._swaps, "".join(json.dumps({"ended": one}) + "\n" for one in self.past))
 
     def _append(self, entry: dict[str, Any]) -> None:
         try:
@@ -101,6 +107,15 @@ class Journal:
             log.error("%s cannot be written: %s", path, error.strerror)
             with contextlib.suppress(OSError):
                 draft.unlink()
+
+
+def _ours(document: Any, words: tuple[str, ...], numbers: tuple[str, ...]) -> dict[str, Any]:
+    """The document if those who read it can; else ValueError or its kin. Damage must not end a service."""
+    json.dumps(document, allow_nan=False)
+    sound = all(isinstance(document[key], str) for key in words)
+    if not sound or not all(isinstance(document[key], int | float) for key in numbers):
+        raise ValueError("not a swap's document")
+    return dict(document)
 
 
 def _ends_with_newline(path: Path) -> bool:

@@ -164,6 +164,7 @@ class Swapper:
                 swap.cached = cached_share(Path(candidate.worker.model))
                 swap.weights_bytes = int(served.meta["size"])
                 stage.detail = f"{served.id}, {candidate.n_ctx} positions, {served.meta['load_mode']}"
+                reopens_s = self._estimate(candidate)
         except BaseException as error:
             if isinstance(error, ColibriError):
                 swap.fail(error, advice="nothing was touched; mend the profile or its model, then try again")
@@ -178,7 +179,7 @@ class Swapper:
             assert self._task is not None
             await asyncio.shield(self._task)  # whoever asked may leave, what is begun is ended
         else:
-            self._hold(self._estimate(candidate))
+            self._hold(reopens_s)
             swap.stage = "drain"
             change = self._change_of(swap)
             self._go(swap, self._carry_out(swap, change.run(self.in_force, candidate)))

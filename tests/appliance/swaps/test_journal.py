@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from appliance.swaps.journal import MOST_LINES, Journal
 from appliance.swaps.swap import Swap
 
@@ -39,6 +41,35 @@ def test_a_line_torn_by_the_end_of_the_machine_costs_only_itself(tmp_path: Path)
     two.end("aborted")
     second.ended(two.json())
     assert [one["state"] for one in Journal(tmp_path).past] == ["ready", "aborted"]
+
+
+@pytest.mark.parametrize("line", [
+    "[1]", "null", '{"begun": {"id": 5}}', '{"ended": {"id": "0009", "to": "b", "state": "ready"}}', "[" * 5000,
+    '{"ended": {"id": "0009", "from": "a", "to": "b", "state": "ready", "text": {}, "started": 1, "ended": 2}}',
+    '{"ended": {"id": "0009", "from": "a", "to": "b", "state": "ready", "text": "", "started": 1, "ended": 1e400}}',
+])  # fmt: skip
+def test_a_line_that_is_none_of_ours_costs_only_itself(tmp_path: Path, line: str) -> None:
+    one = swap(Journal(tmp_path))
+    one.end("ready")
+    Journal(tmp_path).ended(one.json())
+    with (tmp_path / "swaps.jsonl").open("a") as file:
+        file.write(line + "\n")
+    again = Journal(tmp_path)
+    assert [one["id"] for one in again.past] == ["0001"] and again.cut == []
+
+
+def test_the_file_does_not_grow_for_ever_under_a_service_that_is_never_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.swaps.journal.MOST_BYTES", 20_000)
+    monkeypatch.setattr("appliance.swaps.journal.MOST_LINES", 4)
+    journal = Journal(tmp_path)
+    for _ in range(40):
+        one = swap(journal)
+        one.end("ready")
+        journal.ended(one.json())
+    assert (tmp_path / "swaps.jsonl").stat().st_size < 30_000
+    assert [one["id"] for one in Journal(tmp_path).past] == ["0037", "0038", "0039", "0040"]
 
 
 def test_who_served_last_is_remembered_and_rubbish_is_nobody(tmp_path: Path) -> None:
