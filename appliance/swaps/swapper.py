@@ -133,7 +133,7 @@ class Swapper:
         snapshot = self._dispatcher.snapshot()
         requests = {
             "running": len(snapshot["running"]), "waiting": len(snapshot["waiting"]),
-            "held_limit": resolved.settings.max_queue,
+            "held_limit": self.in_force.settings.max_queue,
             "eta_s": max((one["eta_ms"] or 0 for one in snapshot["running"]), default=0) / 1000 or None,
         }  # fmt: skip
         now = self.in_force
