@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -48,6 +49,8 @@ DRAIN_S, LEAVE_S, STOP_S = 11.0, 1.0, 5.0
 """Compose gives the container 20 s to end: so long for answers under way, then twice so long for connections that do
 not end by themselves, then so long for the worker."""
 BACKLOG = 128
+THREADS = 32
+"""At most, for what reads files: asyncio's own few would all wait for one slow disk, and a swap behind them."""
 log = logs.get_logger("colibri.serve")
 
 
@@ -151,6 +154,7 @@ async def _serve(begin: First, door: socket.socket) -> int:
 @contextlib.asynccontextmanager
 async def running(begin: First) -> AsyncIterator[Services]:
     """The parts behind the routes, started and in the end stopped in order."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="files"))
     prepared, settings = begin.prepared, begin.prepared.settings
     keys, is_new = open_keys(settings.data_dir, api_key=settings.api_key, api_key_file=settings.api_key_file)
     if settings.no_auth and settings.host not in ("127.0.0.1", "::1", "localhost"):

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,20 @@ async def test_when_no_process_can_be_started_the_swap_ends_and_says_why(
             os.kill(supervisor.pid or 0, signal.SIGKILL)
             await until(lambda: supervisor.restarts >= 2)
         await until(lambda: supervisor.state == "ready")
+
+
+async def test_clients_that_wait_for_a_slow_disk_hold_up_no_swap(tmp_path: Path) -> None:
+    async with box(tmp_path) as running:
+        swapper, _ = parts(running)
+        answered = threading.Event()
+        slow = [asyncio.create_task(asyncio.to_thread(answered.wait, 30)) for _ in range(16)]
+        try:
+            async with asyncio.timeout(15):
+                assert await ended(swapper, await swapper.begin("long")) == "ready"
+                assert (await running.call("GET", "/admin/state", Authorization=f"Bearer {running.admin}"))[0] == 200
+        finally:
+            answered.set()
+            await asyncio.gather(*slow)
 
 
 async def test_a_further_choice_does_not_wait_for_an_engine_that_nobody_starts_again(tmp_path: Path) -> None:
