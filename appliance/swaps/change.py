@@ -7,7 +7,7 @@ Never are two engines in memory: the next one starts when the process before is 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from appliance import logs
@@ -79,7 +79,7 @@ class Change:
     answers: Answers
     find: Callable[[str, int | None], Profile]
     prepare: Callable[[Profile], Awaitable[Prepared]]
-    abort: asyncio.Event = field(default_factory=asyncio.Event)
+    abort: asyncio.Event
 
     async def run(self, old: Prepared, candidate: Prepared) -> Outcome:
         """From `old` to `candidate`; whatever happens, somebody serves at the end if any profile can be started."""

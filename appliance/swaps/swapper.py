@@ -27,7 +27,7 @@ from appliance.swaps.model_facts import identity
 from appliance.swaps.planning import InForce, plan_document
 from appliance.swaps.prepare import Prepare, Prepared, Resolve, freed_bytes, prepare
 from appliance.swaps.swap import SUCCEEDED, State, Swap
-from appliance.swaps.trial import Aborted
+from appliance.swaps.trial import Aborted, within
 from engine.errors import ColibriError, EngineDown, EngineFailed, RequestError
 from engine.planner import Machine
 
@@ -79,7 +79,7 @@ class Swapper:
         self._resolve, self._events, self._journal = resolve, events, journal
         self._machine, self._prepared = machine, prepare
         self._current: Swap | None = None
-        self._change: Change | None = None
+        self._abort: asyncio.Event | None = None  # of the running swap, as long as it can be aborted
         self._crashed: ColibriError | None = None
         self._owed: ColibriError | None = None
         self._task: asyncio.Task[None] | None = None
@@ -157,32 +157,36 @@ class Swapper:
             raise SwapRunning(text, swap_id=running.id)
         profile = self._store.load(to, rev)
         swap = self._record(profile, note, by, idempotency_key)
+        abort = self._abort = asyncio.Event()
         try:
             with swap.during("plan") as stage:
-                candidate = await self._prepare(profile)
+                candidate = await within(None, abort, lambda: self._prepare(profile), "")
                 served = candidate.model
                 swap.cached = cached_share(Path(candidate.worker.model))
                 swap.weights_bytes = int(served.meta["size"])
                 stage.detail = f"{served.id}, {candidate.n_ctx} positions, {served.meta['load_mode']}"
                 reopens_s = self._estimate(candidate)
         except BaseException as error:
+            advice = "nothing was touched; mend the profile or its model, then try again"
             if isinstance(error, ColibriError):
-                swap.fail(error, advice="nothing was touched; mend the profile or its model, then try again")
+                swap.fail(error, advice="nothing was stopped" if isinstance(error, Aborted) else advice)
                 error.extra.setdefault("swap_id", swap.id)
             elif isinstance(error, asyncio.CancelledError):
                 swap.fail(Aborted("whoever asked for it left before it was planned"), advice="ask again")
                 swap.key = None  # the same asking once more begins a new one
-            self._finish(swap, "refused")
+            else:
+                swap.fail(EngineFailed(f"the plan met {type(error).__name__}; the log has the place"), advice=advice)
+            self._finish(swap, "aborted" if isinstance(error, Aborted) else "refused")
             raise
         if self._supervisor.state == "ready" and candidate.needs_no_restart(self.in_force):
+            self._abort = None
             self._go(swap, self._apply(swap, candidate))
             assert self._task is not None
             await asyncio.shield(self._task)  # whoever asked may leave, what is begun is ended
         else:
             self._hold(reopens_s)
             swap.stage = "drain"
-            change = self._change_of(swap)
-            self._go(swap, self._carry_out(swap, change.run(self.in_force, candidate)))
+            self._go(swap, self._carry_out(swap, self._change(swap).run(self.in_force, candidate)))
         return swap
 
     async def abort(self, swap_id: str, by: str = "") -> Swap:
@@ -191,12 +195,12 @@ class Swapper:
         if swap is None or swap.id != swap_id:
             state = self.find(swap_id)["state"]
             raise SwapEnded(f"swap {swap_id} has ended already ({state}); there is nothing to abort")
-        if swap.rescues or self._change is None:
+        if swap.rescues or self._abort is None:
             raise TooLate(f"swap {swap_id} is being rolled back or applied already; that cannot be aborted")
         if not swap.is_aborting:
             swap.is_aborting = True
             swap.say(f"abort asked for{' by ' + by if by else ''}")
-            self._change.abort.set()
+            self._abort.set()
         return swap
 
     async def close(self) -> None:
@@ -226,9 +230,9 @@ class Swapper:
         self._dispatcher.hold(reopens_s)
         self.is_undecided = True
 
-    def _change_of(self, swap: Swap) -> Change:
-        self._change = Change(swap, self._supervisor, self._dispatcher, self.answers, self._store.load, self._prepare)
-        return self._change
+    def _change(self, swap: Swap) -> Change:
+        abort = self._abort or asyncio.Event()
+        return Change(swap, self._supervisor, self._dispatcher, self.answers, self._store.load, self._prepare, abort)
 
     async def _carry_out(self, swap: Swap, work: Coroutine[Any, Any, Outcome]) -> None:
         try:
@@ -291,7 +295,7 @@ class Swapper:
     def _record(self, profile: Profile, note: str, by: str, key: str | None) -> Swap:
         now = self.in_force
         swap = Swap(self._journal.next_id(), now.name, now.rev, profile.name, profile.rev, note, by, key)
-        self._current, self._change = swap, None
+        self._current = swap
         swap.tell = lambda text: self._tell(f"swap {swap.id} {swap.old} -> {swap.new}: {text}", "info", swap=swap.id)
         swap.say(f"accepted{' from ' + by if by else ''}{', note: ' + note if note else ''}")
         self._journal.begun(swap.json())
@@ -299,7 +303,7 @@ class Swapper:
 
     def _finish(self, swap: Swap, state: State) -> None:
         swap.end(state)
-        self._current = self._change = None
+        self._current = self._abort = None
         self.ended = [*self.ended, swap][-KEPT:]
         level = "info" if state in SUCCEEDED else "warning"
         self._tell(f"swap {swap.id}: {swap.text}", level, swap=swap.id, state=state)
@@ -328,7 +332,7 @@ class Swapper:
         swap.fail(error, advice="the log has the engine's own words")
         swap.engine_lines = self._supervisor.log_tail[-8:]
         self._hold()
-        self._go(swap, self._carry_out(swap, self._change_of(swap).rescue(None, wishes, is_other)))
+        self._go(swap, self._carry_out(swap, self._change(swap).rescue(None, wishes, is_other)))
         return True
 
     def _first_of(self, wishes: list[Wish], but: tuple[str, int] | None) -> Profile | None:

@@ -17,6 +17,8 @@ import pytest
 
 from appliance.api.serve import LAST, first
 from appliance.settings import Settings, resolve
+from appliance.swaps.swapper import TooLate
+from appliance.swaps.trial import Aborted
 from tests.appliance.api.service import Service, service
 from tests.appliance.api.test_held import Gate, plan_slowly, waiting
 from tests.appliance.api.test_swaps import LIMITS, QUICK, box, ended, is_alive, parts, profiles, until
@@ -58,6 +60,27 @@ async def test_who_orders_and_leaves_before_the_plan_is_made_may_order_again(tmp
         assert "left before it was planned" in swapper.find("0001")["reason"]["message"]
         swap = await swapper.begin("long", idempotency_key="k")
         assert await ended(swapper, swap) == "ready"
+
+
+async def test_a_plan_can_be_aborted_and_a_rescue_cannot(tmp_path: Path) -> None:
+    async with box(tmp_path) as running:
+        swapper, supervisor = parts(running)
+        before = supervisor.pid
+        plan_slowly(running, 1.0)
+        order = asyncio.create_task(swapper.begin("long"))
+        await until(lambda: swapper.current is not None)
+        await swapper.abort("0001", by="ops")
+        with pytest.raises(Aborted):
+            await order
+        document = swapper.find("0001")
+        assert (document["state"], document["reason"]["stage"]) == ("aborted", "plan")
+        assert supervisor.pid == before and swapper.current is None
+        swapper.in_force.worker.options["load"] = "bad"  # type: ignore[index]
+        os.kill(supervisor.pid or 0, signal.SIGKILL)
+        await until(lambda: swapper.current is not None)
+        with pytest.raises(TooLate):
+            await swapper.abort("0002")
+        await until(lambda: swapper.state()["state"] == "degraded")
 
 
 async def test_the_end_of_the_server_while_the_old_process_does_not_leave_starts_no_second_one(tmp_path: Path) -> None:
