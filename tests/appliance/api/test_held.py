@@ -5,7 +5,7 @@ Not here: swaps themselves (test_swaps.py), what they meet (test_swap_ends.py).
 
 import asyncio
 import contextlib
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,17 @@ class Gate:
         return prompt
 
 
-def plan_slowly(running: Service, seconds: float) -> None:
+def plan_slowly(running: Service, seconds: float) -> threading.Event:
+    """Each plan takes so long from now on, or until the event is set."""
     swapper, _ = parts(running)
-    prepare = swapper._prepared
+    prepare, enough = swapper._prepared, threading.Event()
 
     def slow(*words: Any) -> Any:
-        time.sleep(seconds)
+        enough.wait(seconds)
         return prepare(*words)
 
     swapper._prepared = slow
+    return enough
 
 
 async def waiting(running: Service, n: int) -> None:

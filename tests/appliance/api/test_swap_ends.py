@@ -163,7 +163,7 @@ async def test_a_further_choice_does_not_wait_for_an_engine_that_nobody_starts_a
 async def test_an_engine_that_gives_up_while_a_swap_is_planned_is_replaced_all_the_same(tmp_path: Path) -> None:
     async with box(tmp_path, model="/nowhere/x.gguf") as running:
         swapper, supervisor = parts(running)
-        plan_slowly(running, 2.0)
+        enough = plan_slowly(running, 20.0)
         order = asyncio.create_task(swapper.begin("long"))
         await until(lambda: swapper.current is not None)
         swapper.in_force.worker.options["load"] = "bad"  # type: ignore[index]
@@ -171,6 +171,7 @@ async def test_an_engine_that_gives_up_while_a_swap_is_planned_is_replaced_all_t
         await until(lambda: supervisor.state == "crashed")
         assert not order.done()
         held = asyncio.create_task(running.chat())
+        enough.set()
         with contextlib.suppress(Exception):
             await order
         status, body, _ = await held
