@@ -210,7 +210,8 @@ async def test_nobody_is_tried_twice(tmp_path: Path) -> None:
         swapper.in_force.worker.options["load"] = "die"  # type: ignore[index]
         swap = await swapper.begin("long")
         assert await ended(swapper, swap) == "crashed"
-        assert [(r.profile, r.stage) for r in swap.rescues] == [("quick", "start"), ("fallback", "plan")]
+        # Whether a death falls into start or warm is a matter of milliseconds.
+        assert [r.profile for r in swap.rescues] == ["quick", "fallback"] and swap.rescues[1].stage == "plan"
 
 
 def test_a_service_that_is_left_alone_comes_back_with_the_packaged_fallback(tmp_path: Path) -> None:
