@@ -41,7 +41,7 @@ def main() -> None:
     for command in COMMANDS:
         done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
         said = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)", "", done.stdout + done.stderr).replace("\r\n", "\n")
-        parts.append(f"$ {command}\n{said.strip()}")
+        parts.append(f"$ {command}\n" + said.strip("\n").rstrip())
     (ROOT / "docs" / "session.txt").write_text("\n\n".join(parts) + "\n")
 
 
