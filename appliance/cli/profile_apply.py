@@ -47,13 +47,13 @@ def abort(args: argparse.Namespace) -> int:
     service = remote(args)
     swap_id = args.id
     if swap_id is None:
-        running = service.call("GET", "/admin/state").get("swap")
+        running = (service.call("GET", "/admin/state") or {}).get("swap")
         if not running:
             raise NotInForce("no swap is under way; 'colibri status' shows the last one")
-        swap_id = str(running["id"])
+        swap_id = str(_told(service, running)["id"])
     if not swap_id.isascii() or not swap_id.isalnum():
         raise UsageError(f"'{swap_id[:80]}' is no swap's number; 'colibri status' shows it")
-    swap = service.call("POST", f"/admin/swap/{swap_id}/abort")
+    swap = _told(service, service.call("POST", f"/admin/swap/{swap_id}/abort"))
     if not args.wait:
         return _began(args, swap)
     swap = _watched(service, swap)
@@ -67,10 +67,10 @@ def _begun(service: Remote, body: dict[str, Any]) -> Any:
     key = uuid.uuid4().hex
     try:
         try:
-            return service.call("POST", "/admin/swap", body, Idempotency_Key=key)
+            return _told(service, service.call("POST", "/admin/swap", body, Idempotency_Key=key))
         except Unreachable:  # it may have been heard: the key makes the second asking the same swap
             time.sleep(POLL_S)
-            return service.call("POST", "/admin/swap", body, Idempotency_Key=key)
+            return _told(service, service.call("POST", "/admin/swap", body, Idempotency_Key=key))
     except Refused as refusal:
         if refusal.code in BAD_FILE:
             refusal.exit_code = BadModelFile.exit_code
@@ -81,8 +81,15 @@ def _begun(service: Remote, body: dict[str, Any]) -> Any:
         raise
 
 
+def _told(service: Remote, swap: Any) -> Any:
+    """The document of a swap, if it is one."""
+    if not isinstance(swap, dict) or not isinstance(swap.get("id"), str):
+        raise service.stranger("its answer is no swap")
+    return swap
+
+
 def _began(args: argparse.Namespace, swap: Any) -> int:
-    words = f"swap {swap['id']} is under way: {swap['from'] or 'the command line'} -> {swap['to']}"
+    words = f"swap {swap['id']} is under way: {swap.get('from') or 'the command line'} -> {swap.get('to')}"
     print(json.dumps(swap) if args.json else words)
     return 0
 
@@ -96,7 +103,7 @@ def _watched(service: Remote, swap: Any) -> Any:
         while swap.get("ended") is None:
             time.sleep(POLL_S)
             try:
-                swap = service.call("GET", f"/admin/swap/{swap['id']}")
+                swap = _told(service, service.call("GET", f"/admin/swap/{swap['id']}"))
                 silent_since = None
             except Unreachable as error:
                 silent_since = silent_since or time.monotonic()

@@ -75,9 +75,16 @@ class Remote:
         if answer.length:  # read(n) does not mind a body that was cut
             raise Unreachable(f"the service at {self.url} ended its answer too early; ask again")
         try:
-            return json.loads(raw) if raw else None
-        except ValueError:
-            raise Unreachable(f"what answers at {self.url} is no Colibri service: its answer is not JSON") from None
+            found = json.loads(raw) if raw else None
+        except (ValueError, RecursionError):
+            raise self.stranger("its answer is not JSON") from None
+        if raw and not isinstance(found, dict):
+            raise self.stranger("its answer is no JSON object")
+        return found
+
+    def stranger(self, why: str) -> Unreachable:
+        """The error for an answer that no service of ours gives."""
+        return Unreachable(f"what answers at {self.url} is no Colibri service: {why}")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

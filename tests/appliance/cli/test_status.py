@@ -33,6 +33,8 @@ class Stranger(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    do_POST = do_GET
+
     def log_message(self, *_: Any) -> None: ...
 
 
@@ -102,18 +104,27 @@ def test_nobody_on_the_port_is_exit_5_in_one_line() -> None:
     ("says", "code", "words"),
     [
         ((200, {}, b"<html>hello</html>"), 5, "no Colibri service"),
+        ((200, {}, b"[]"), 5, "no JSON object"),
         ((404, {}, b"nothing here"), 2, "status 404"),
         ((503, {}, b'{"error": {"message": "loading the model", "code": "model_loading"}}'), 5, "loading the model"),
         ((200, {"Content-Length": "100"}, b"{}"), 5, "too early"),
         ((302, {"Location": "http://192.0.2.1/"}, b""), 1, "status 302"),
     ],
-    ids=["html", "404", "error", "cut", "redirect"],
+    ids=["html", "list", "404", "error", "cut", "redirect"],
 )
 def test_a_stranger_on_the_port_is_told_as_one(stranger: str, says: Any, code: int, words: str) -> None:
     Stranger.says = says
     done = ask(stranger, http_proxy="http://192.0.2.1:1", HTTP_PROXY="http://192.0.2.1:1")
     assert (done.code, done.out, len(done.err.splitlines())) == (code, "", 1)
     assert words in done.err and Stranger.heard == ["/admin/state Bearer k"]
+
+
+@pytest.mark.parametrize("words", [("apply", "long-doc"), ("abort",), ("abort", "0001")])
+@pytest.mark.parametrize("answer", [b"[]", b'{"swap": {"x": 1}}', b'{"id": 5, "swap": [1]}'])
+def test_a_stranger_on_the_port_begins_no_swap(stranger: str, words: tuple[str, ...], answer: bytes) -> None:
+    Stranger.says = (200, {}, answer)
+    done = colibri("profile", *words, "--url", stranger, COLIBRI_ADMIN_KEY="k")
+    assert (done.code, done.out) == (5, "") and "no Colibri service" in done.err and done.err.count("\n") == 1
 
 
 def test_a_service_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
