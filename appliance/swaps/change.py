@@ -137,7 +137,7 @@ class Change:
             n_cut = 0
             if total or self.supervisor.state == "ready":
                 n_cut = await within(None, self.abort, lambda: self._drained(stage, total, old), "")
-            stage.detail = f"{total - n_cut} finished, {n_cut} cancelled"
+            stage.detail = f"{max(0, total - n_cut)} finished, {n_cut} cancelled"
 
     async def _drained(self, stage: Stage, total: int, old: Prepared) -> int:
         """Wait for the answers that have begun; how many were ended instead."""
@@ -146,9 +146,10 @@ class Change:
             if self.supervisor.state in GONE:  # an answer between two of its choices would wait for nobody
                 n_cut += await self.answers.break_off(STOPPED)
             stage.progress = Progress(max(0, total - left), total, "requests")
-            if s.drain_policy == "cancel" and not n_cut and time.monotonic() - began > s.drain_timeout:
+            # Again and again: one whose prompt is still read begins only after the others were ended.
+            if s.drain_policy == "cancel" and time.monotonic() - began > s.drain_timeout:
                 text = f"the answer was ended after {s.drain_timeout:g} s for a change of profile; send it again"
-                n_cut = await self.answers.break_off(Unavailable(text, retry_after_s=RETRY_S))
+                n_cut += await self.answers.break_off(Unavailable(text, retry_after_s=RETRY_S))
             await asyncio.sleep(LOOK_S)
         stage.progress = Progress(total, total, "requests")
         return n_cut
