@@ -96,6 +96,9 @@ class Life:
             await self._live(spec, prefix, env)
         except (OSError, RuntimeError) as error:  # no room for the socket, no process or thread to be had
             self._hung = f"it could not be started: {getattr(error, 'strerror', None) or error}"
+        except Exception as error:  # whoever keeps a worker running must go on
+            log.exception("a defect of Colibri in the care of the engine process")
+            self._hung = f"its care met {type(error).__name__}, a defect of Colibri: please report it with the log"
 
     def kill(self) -> None:
         """End the process now, whatever it does."""

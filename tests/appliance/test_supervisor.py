@@ -273,6 +273,22 @@ async def test_a_socket_path_too_long_is_avoided(make: Make, tmp_path: Path, mon
     assert list(long.iterdir()) == []
 
 
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("a defect")])
+async def test_what_keeps_a_process_from_starting_is_an_end_like_others(
+    make: Make, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def folder() -> str:
+        raise error
+
+    supervisor, heard = make()
+    with monkeypatch.context() as patch:
+        patch.setattr("appliance.life._private_folder", folder)
+        await supervisor.start()
+        await until(lambda: len(heard.lost) == 2)
+    assert ("No space left" if isinstance(error, OSError) else "met ValueError") in heard.lost[0].message
+    await supervisor.ready()
+
+
 def test_a_worker_without_a_server_says_so() -> None:
     import subprocess
 
