@@ -53,11 +53,13 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended and who serves: nobody when `state` is crashed. `degraded` is why it is not who was wanted."""
+    """How it ended and who serves: nobody when `state` is crashed. `degraded` is why it is not who was wanted; with
+    `is_back` it is who served before."""
 
     state: State
     serving: Prepared | None
     degraded: str | None = None
+    is_back: bool = False
 
 
 Wish = tuple[str, int | None]
@@ -105,7 +107,7 @@ class Change:
         # Begun and between two of its choices: whoever serves next may be another model.
         await self.answers.break_off(STOPPED)
         if old is not None and await self._attempt(old, "rollback"):
-            return Outcome("rolled_back", old)
+            return Outcome("rolled_back", old, is_back=True)
         tried = {(swap.new, swap.new_rev)} if old is not None else set()
         tried |= set() if is_again else {(swap.old, swap.old_rev)}
         cause = swap.reason.message if swap.reason else "the profile before could not be started"
@@ -123,7 +125,7 @@ class Change:
                 continue
             if await self._attempt(candidate, "fallback"):
                 if is_again and wish == wishes[0]:
-                    return Outcome("ready", candidate)
+                    return Outcome("ready", candidate, is_back=True)
                 wanted = swap.new if old is not None else swap.old
                 who = f"'{candidate.name}'{' as shipped' if wish[1] == 0 else ''}"
                 return Outcome("fallback", candidate, f"{who} serves instead of '{wanted}': {cause}")

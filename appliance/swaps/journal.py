@@ -3,7 +3,7 @@
     swaps.jsonl    one line when a swap begins, one (the whole document) when it ends; the newest MOST_LINES are kept
     active.json    {"name", "rev", "since"} of the profile that served last
 
-A swap that has a beginning and no end was cut by the end of the service; `open_journal` says so and closes it.
+A swap that has a beginning and no end was cut by the end of the service; `Swapper.resumed` says so and closes it.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from typing import Any
 
 from appliance import logs
 
+ACTIVE = "active.json"
 MOST_LINES = 400
 MOST_BYTES = 4 << 20
 log = logs.get_logger("colibri.swap")
@@ -24,22 +25,17 @@ class Journal:
     """Files in the data folder. Every method may be called from a thread; a disk that is full costs history only."""
 
     def __init__(self, folder: Path) -> None:
-        self._swaps, self._active = folder / "swaps.jsonl", folder / "active.json"
+        self._folder, self._swaps = folder, folder / "swaps.jsonl"
         self.cut: list[dict[str, Any]] = []
         self.past: list[dict[str, Any]] = []
         self._read()
 
     def active(self) -> str | None:
-        """The profile that served last, None when there was none or the note cannot be read."""
-        try:
-            name = json.loads(self._active.read_text()[:4096])["name"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return name if isinstance(name, str) and name else None
+        return last_served(self._folder)
 
     def serves(self, name: str, rev: int) -> None:
         """From now on this profile serves."""
-        self._replace(self._active, json.dumps({"name": name, "rev": rev, "since": time.time()}))
+        self._replace(self._folder / ACTIVE, json.dumps({"name": name, "rev": rev, "since": time.time()}))
 
     def begun(self, document: dict[str, Any]) -> None:
         self._append({"begun": {key: document[key] for key in ("id", "from", "to", "to_rev", "by", "started")}})
@@ -107,6 +103,16 @@ class Journal:
             log.error("%s cannot be written: %s", path, error.strerror)
             with contextlib.suppress(OSError):
                 draft.unlink()
+
+
+def last_served(folder: Path) -> str | None:
+    """The profile that served last, None when there was none or the note cannot be read. For everybody: to open a
+    Journal is the service's right, it tidies the file."""
+    try:
+        name = json.loads((folder / ACTIVE).read_bytes()[:4096])["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) and name else None
 
 
 def _ours(document: Any, words: tuple[str, ...], numbers: tuple[str, ...]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ requests are made anew for the model that then serves.
 import asyncio
 import contextlib
 import contextvars
+import math
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -21,48 +22,26 @@ from appliance.machine.pagecache import cached_share
 from appliance.profiles import BadProfile, Profile, ProfileStore, check
 from appliance.settings import Resolved
 from appliance.supervisor import Supervisor
-from appliance.swaps.change import RETRY_S, Answers, Change, Outcome, Wish, spares
+from appliance.swaps.again import Again
+from appliance.swaps.change import Answers, Change, Outcome, Wish, spares
 from appliance.swaps.journal import Journal
 from appliance.swaps.model_facts import identity
 from appliance.swaps.planning import InForce, plan_document
 from appliance.swaps.prepare import Prepare, Prepared, Resolve, freed_bytes, prepare
+from appliance.swaps.refusals import KeyReused, NoSuchSwap, SwapEnded, SwapRunning, TooLate
 from appliance.swaps.swap import SUCCEEDED, State, Swap
 from appliance.swaps.trial import Aborted, within
-from engine.errors import ColibriError, EngineDown, EngineFailed, RequestError
+from engine.errors import ColibriError, EngineDown, EngineFailed
 from engine.planner import Machine
 
 KEPT = 50
 log = logs.get_logger("colibri.swap")
 
 
-class SwapRunning(ColibriError):
-    """One at a time; `swap_id` in `extra` is the one under way."""
-
-    status, type, code = 409, "conflict_error", "profile_switch_in_progress"
-
-
-class NoSuchSwap(RequestError):
-    status, code = 404, "swap_not_found"
-
-
-class SwapEnded(ColibriError):
-    status, type, code = 409, "conflict_error", "swap_ended"
-
-
-class TooLate(ColibriError):
-    """It is being rolled back already."""
-
-    status, type, code = 409, "conflict_error", "swap_too_late"
-
-
-class KeyReused(RequestError):
-    code = "idempotency_key_reused"
-
-
 class Swapper:
     """One swap at a time, on one event loop. `in_force` serves since `since`; `degraded` is why that is not who was
-    wanted; `is_undecided` from a hold until it is known who serves next. Whoever makes it sets `answers`, `serve` (the
-    API speaks for this profile from now on) and `on_end`."""
+    wanted; `is_undecided` from a hold until it is known who serves next; `again` rings while nobody serves. Whoever
+    makes it sets `answers`, `serve` (the API speaks for this profile from now on) and `on_end`."""
 
     def __init__(self, *, supervisor: Supervisor, dispatcher: Dispatcher, store: ProfileStore, resolve: Resolve,
                  events: Events, journal: Journal, first: Prepared, degraded: str | None = None,
@@ -81,8 +60,10 @@ class Swapper:
         self._current: Swap | None = None
         self._abort: asyncio.Event | None = None  # of the running swap, as long as it can be aborted
         self._crashed: ColibriError | None = None
+        self._cause = ""
         self._owed: ColibriError | None = None
         self._task: asyncio.Task[None] | None = None
+        self.again = Again()
         dispatcher.rescue = self._will_rescue
 
     # What can be asked
@@ -205,6 +186,7 @@ class Swapper:
 
     async def close(self) -> None:
         """The service ends; a running swap is noted as cut."""
+        self.again.cancel()
         if self._task is not None and not self._task.done():
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -251,16 +233,15 @@ class Swapper:
 
     async def _settle(self, swap: Swap, outcome: Outcome) -> None:
         if outcome.serving is None:
-            cause = swap.reason.message if swap.reason else "the log says why"
-            text = f"no profile could be started: {cause}; mend the cause, then change the profile once more"
-            self._crashed = EngineDown(text, retry_after_s=RETRY_S)
+            self._crashed = self._nobody(swap.reason.message if swap.reason else "the log says why")
             self._dispatcher.shut(self._crashed)
             return
         self._crashed = None
+        self.again.reset()
         if outcome.state != "aborted":
             self._dispatcher.forget_speeds()
-            # Rolled back to who served instead of another, it still is that.
-            self._take(outcome.serving, self.degraded if outcome.state == "rolled_back" else outcome.degraded)
+            # Who served instead of another before, and serves again, still is that.
+            self._take(outcome.serving, self.degraded if outcome.is_back else outcome.degraded)
         await self._release(swap)
 
     async def _apply(self, swap: Swap, candidate: Prepared) -> None:
@@ -296,6 +277,7 @@ class Swapper:
         now = self.in_force
         swap = Swap(self._journal.next_id(), now.name, now.rev, profile.name, profile.rev, note, by, key)
         self._current = swap
+        self.again.cancel()
         swap.tell = lambda text: self._tell(f"swap {swap.id} {swap.old} -> {swap.new}: {text}", "info", swap=swap.id)
         swap.say(f"accepted{' from ' + by if by else ''}{', note: ' + note if note else ''}")
         self._journal.begun(swap.json())
@@ -309,6 +291,8 @@ class Swapper:
         self._tell(f"swap {swap.id}: {swap.text}", level, swap=swap.id, state=state)
         self._journal.ended(swap.json())
         self.on_end(swap)
+        if self._crashed is not None and state != "cut":
+            self.again.later(self._try_again)
         owed, self._owed = self._owed, None
         if owed is not None and state != "cut" and self._supervisor.state == "crashed":
             self._dispatcher.worker_gone(owed)
@@ -326,14 +310,33 @@ class Swapper:
         wishes = [*([(now.name, None)] if is_other else []), *spares(now.settings.fallback)]
         profile = self._first_of(wishes, None if is_other else (now.name, now.rev))
         if profile is None:
+            self._crashed = self._nobody(error.message)
+            self.again.later(self._try_again)
             return False
-        swap = self._record(profile, "the engine gave up", "colibri", None)
+        self._rescue(profile, wishes, is_other, error, "the engine gave up")
+        return True
+
+    def _try_again(self) -> None:
+        """Nobody serves, and what was short may be there again: who served last, then the spares."""
+        now = self.in_force
+        served = [(now.name, None)] if now.profile is not None else []
+        wishes = [*served, *spares(now.settings.fallback)]
+        profile = self._first_of(wishes, None)
+        if profile is not None and self._current is None:
+            self._rescue(profile, wishes, bool(served), EngineDown(self._cause), "nobody serves")
+
+    def _rescue(self, profile: Profile, wishes: list[Wish], is_again: bool, error: ColibriError, note: str) -> None:
+        swap = self._record(profile, note, "colibri", None)
         swap.stage = "start"
         swap.fail(error, advice="the log has the engine's own words")
         swap.engine_lines = self._supervisor.log_tail[-8:]
         self._hold()
-        self._go(swap, self._carry_out(swap, self._change(swap).rescue(None, wishes, is_other)))
-        return True
+        self._go(swap, self._carry_out(swap, self._change(swap).rescue(None, wishes, is_again)))
+
+    def _nobody(self, cause: str) -> EngineDown:
+        self._cause, after_s = cause, self.again.delay_s
+        text = f"no profile could be started: {cause}; it is tried again in {after_s:.0f} s, or change the profile now"
+        return EngineDown(text, retry_after_s=math.ceil(after_s))
 
     def _first_of(self, wishes: list[Wish], but: tuple[str, int] | None) -> Profile | None:
         for name, rev in wishes:

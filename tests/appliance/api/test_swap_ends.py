@@ -17,7 +17,7 @@ import pytest
 
 from appliance.api.serve import LAST, first
 from appliance.settings import Settings, resolve
-from appliance.swaps.swapper import TooLate
+from appliance.swaps.refusals import TooLate
 from appliance.swaps.trial import Aborted
 from tests.appliance.api.service import Service, service
 from tests.appliance.api.test_held import Gate, plan_slowly, waiting

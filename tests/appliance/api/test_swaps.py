@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from appliance.supervisor import Supervisor
+from appliance.swaps.refusals import SwapEnded, SwapRunning
 from appliance.swaps.swap import Swap
-from appliance.swaps.swapper import SwapEnded, Swapper, SwapRunning
+from appliance.swaps.swapper import Swapper
 from engine.errors import BadModelFile, ColibriError, DoesNotFit
 from tests.appliance.api.service import Service, service
 
@@ -204,6 +205,7 @@ async def test_when_nobody_can_be_started_the_queue_is_kept_for_the_next_try(tmp
     scripts: dict[str, dict[str, Any]] = {"long": {"load": "bad"}, "fallback": {"load": "die"}}
     async with box(tmp_path, scripts) as running:
         swapper, supervisor = parts(running)
+        swapper.again.first_s = 1000.0
         swapper.in_force.worker.options["load"] = "die"  # type: ignore[index]
         swap = await swapper.begin("long")
         held = asyncio.create_task(running.chat())
