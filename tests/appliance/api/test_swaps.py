@@ -188,6 +188,27 @@ async def test_kill_9_in_any_stage_leaves_somebody_serving(tmp_path: Path, stage
         assert (status, body["model"]) == (200, swapper.in_force.settings.alias)
 
 
+@pytest.mark.parametrize("what", ["kill", "abort"])
+async def test_kill_9_and_abort_while_the_old_engine_is_stopped(tmp_path: Path, what: str) -> None:
+    """An engine that is frozen takes all of its time to leave."""
+    patient = {**QUICK, "warmup": {**LIMITS, "stop_timeout": 10.0}}
+    async with service(tmp_path, profiles={**profiles(), "quick": patient}, profile="quick") as running:
+        swapper, supervisor = parts(running)
+        old = supervisor.pid
+        assert old is not None
+        os.kill(old, signal.SIGSTOP)
+        swap = await swapper.begin("long")
+        held = asyncio.create_task(running.chat())
+        await until(lambda: swap.stage == "stop")
+        if what == "abort":
+            await swapper.abort(swap.id)
+        os.kill(old, signal.SIGKILL)  # spares the ten seconds
+        assert await ended(swapper, swap) == ("ready" if what == "kill" else "rolled_back"), swap.text
+        assert not is_alive(old)
+        status, body, _ = await held
+        assert (status, body["model"]) == (200, "long" if what == "kill" else "quick")
+
+
 async def test_when_the_old_profile_cannot_come_back_the_fallback_serves_and_says_so(tmp_path: Path) -> None:
     scripts: dict[str, dict[str, Any]] = {"long": {"load": "bad"}}
     async with box(tmp_path, scripts) as running:
