@@ -41,13 +41,13 @@ SOCKET_PATH_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What the worker shall load: a model file and the fields of engine.load.EngineOptions. `digest` is what the file
-    was when the API read its vocabulary (model_facts.digest): another one is refused."""
+    """What the worker shall load: a model file and the fields of engine.load.EngineOptions. `identity` is the
+    file's at the moment when the API read its vocabulary (model_facts.identity): another one is refused."""
 
     model: str
     options: Mapping[str, Any]
     engine_factory: str = "appliance.worker:load"
-    digest: str = ""
+    identity: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,15 +42,15 @@ Progress = Callable[[str, int, int, str], None]
 
 def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab]:
     """The real engine and the vocabulary of `spec["model"]`, with `spec["options"]` as EngineOptions; raises
-    BadModelFile when it is not the file of `spec["digest"]`: its token ids would mean other words."""
+    BadModelFile when it is not the file of `spec["identity"]`: other words, or other weights under the same name."""
     from appliance.machine.host import read_machine
-    from appliance.swaps.model_facts import digest
+    from appliance.swaps.model_facts import identity
     from engine.gguf.reader import read_gguf
     from engine.load import EngineOptions, load_engine
     from engine.text import open_text
 
     gguf = read_gguf(spec["model"])
-    if spec.get("digest") and digest(gguf) != spec["digest"]:
+    if spec.get("identity") and identity(gguf.path) != tuple(spec["identity"]):
         raise BadModelFile(f"'{gguf.path.name}' was replaced by another file since it was planned; swap to it anew")
     engine = load_engine(spec["model"], EngineOptions(**spec["options"]), read_machine(), on_progress=on_progress)
     return engine, open_text(gguf).vocab

@@ -16,7 +16,7 @@ from typing import Any
 from appliance import logs
 
 ACTIVE = "active.json"
-MOST_LINES = 400
+MOST_LINES = 100
 MOST_BYTES = 4 << 20
 log = logs.get_logger("colibri.swap")
 

@@ -4,13 +4,12 @@ here: where a file lies (model_files.py), what the facts decide (engine/planner.
 
 import threading
 from collections import OrderedDict
-from hashlib import sha256
 from pathlib import Path
 
 from engine.errors import BadModelFile, ColibriError
 from engine.footprint import ModelFacts
 from engine.gguf.layout import quoted
-from engine.gguf.reader import GgufFile, read_gguf
+from engine.gguf.reader import read_gguf
 from engine.models.shape import DecoderShape
 from engine.text import open_text
 
@@ -28,14 +27,6 @@ def identity(path: Path) -> Identity:
     except (OSError, ValueError):
         return ()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def digest(gguf: GgufFile) -> str:
-    """Names a file's shapes and vocabulary without reading its weights: SHA-256 of its header and its size."""
-    h = sha256(str(gguf.n_bytes).encode())
-    with gguf.path.open("rb") as file:
-        h.update(file.read(gguf.data_offset))
-    return h.hexdigest()
 
 
 def facts_of(path: Path) -> ModelFacts:

@@ -12,7 +12,7 @@ from appliance.machine.numa import bound_to, prefix
 from appliance.metrics import process_memory
 from appliance.profiles import Profile
 from appliance.settings import Resolved, Settings
-from appliance.swaps.model_facts import digest, identity
+from appliance.swaps.model_facts import identity
 from appliance.templates import check
 from engine.errors import ModelNotFound, TemplateError
 from engine.gguf.reader import read_gguf
@@ -120,7 +120,7 @@ def prepare(
     facts = ("n_ctx", "type_k", "type_v", "batch_size", "ubatch_size", "n_parallel", "load_mode")
     promised = {fact: options[fact] for fact in facts}
     promised["ubatch_size"] = min(promised["ubatch_size"], planned.n_ctx)
-    worker = WorkerSpec(str(path), options, digest=digest(gguf))
+    worker = WorkerSpec(str(path), options, identity=before)
     return Prepared(settings, model, text, planned.n_ctx, worker, argv, before, profile, promised)
 
 

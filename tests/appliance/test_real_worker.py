@@ -15,6 +15,8 @@ from appliance.life import WorkerSpec
 from appliance.machine.host import read_machine
 from appliance.request import Done, Event, GenerateRequest, Piece, Prefill
 from appliance.supervisor import BackOff, Supervisor
+from appliance.swaps.model_facts import identity
+from appliance.worker import load
 from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineFailed, UnsupportedModel
 from engine.gguf.reader import read_gguf
 from engine.load import EngineOptions, load_engine
@@ -197,3 +199,14 @@ async def test_a_context_that_no_machine_holds_is_refused(model: Path) -> None:
     error = await refusal(model, n_ctx=1 << 30)
     assert isinstance(error, DoesNotFit), error
     assert error.exit_code == 4
+
+
+async def test_another_file_under_the_same_name_is_refused_even_with_the_same_header(tmp_path: Path) -> None:
+    path = tiny_llama(tmp_path / "m.gguf")
+    planned = identity(path)
+    other = bytearray(path.read_bytes())
+    other[-1] ^= 1
+    (tmp_path / "new").write_bytes(other)
+    os.replace(tmp_path / "new", path)
+    with pytest.raises(BadModelFile, match="replaced by another file"):
+        load({"model": str(path), "options": OPTIONS, "identity": list(planned)}, lambda *_: None)

@@ -228,7 +228,7 @@ def test_a_service_that_is_left_alone_comes_back_with_the_packaged_fallback(tmp_
 async def test_a_model_file_that_was_replaced_is_planned_anew_when_the_engine_dies(tmp_path: Path) -> None:
     async with box(tmp_path) as running:
         swapper, supervisor = parts(running)
-        # What the real worker does with a file of another digest: it refuses to load it.
+        # What the real worker does with another file under the same name: it refuses to load it.
         swapper.in_force.worker.options["load"] = "bad"  # type: ignore[index]
         os.replace(tiny_llama(tmp_path / "new.gguf", n_vocab=300), tmp_path / "tiny.gguf")
         os.kill(supervisor.pid or 0, signal.SIGKILL)
