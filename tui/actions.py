@@ -98,7 +98,7 @@ class Actions:
         self.program.copy(copy() if copy else self.program.picture(), "copy")
 
     def action_write(self) -> None:
-        if path := self.program._keep("screen", self.program.picture()):
+        if path := self.program.keep("screen", self.program.picture()):
             self.program.notify(f"written to {path}", markup=False)
 
     def action_command_typing(self) -> None:

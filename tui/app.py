@@ -285,14 +285,15 @@ class ColibriApp(Actions, Dress, Leaving, Shielded, App[int]):
             told.append("copied (OSC 52)")
         else:
             told.append(f"too long for the clipboard ({n_bytes >> 10} KB, it takes {MOST_CLIPBOARD_BYTES >> 10})")
-        path = self._keep(name, text)
+        path = self.keep(name, text)
         told.append(f"written to {path}" if path else "not written to a file")
         self.notify("; ".join(told), markup=False)
         return path
 
-    def _keep(self, name: str, text: str) -> Path | None:
+    def keep(self, name: str, text: str, ending: str = "txt") -> Path | None:
+        """Write a text to a file of the user's; where none can be written, say so."""
         try:
-            return papers.keep(name, text)
+            return papers.keep(name, text, ending)
         except OSError as error:
             self.notify(f"no file was written: {error}", severity="error", markup=False)
             return None
@@ -315,7 +316,7 @@ class ColibriApp(Actions, Dress, Leaving, Shielded, App[int]):
         facts = json.dumps(dict(self.snap.facts.raw), indent=1, sort_keys=True, default=str)
         lines = [f"service  {link.url}", f"state    {self.snap.word}", f"error    {link.error or 'none'}", "",
                  *(f"fault    {fault.words}" for fault in self.faults), "", facts, "", self.picture()]  # fmt: skip
-        if path := self._keep("report", "\n".join(lines)):
+        if path := self.keep("report", "\n".join(lines)):
             self.notify(f"report written to {path}", markup=False)
 
     def picture(self) -> str:

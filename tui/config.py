@@ -17,7 +17,6 @@ PREFIX = "COLIBRI_TUI_"
 SYSTEM = Path("/etc/colibri/tui.yaml")
 # Read by the launcher on the host, before this program exists.
 ELSEWHERE = {f"{PREFIX}CONTAINER"}
-MOST_BYTES = 64 * 1024
 SWITCH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 
 

@@ -165,5 +165,3 @@ def _just_failed(snap: Snap) -> bool:
     now, ended = snap.num("time"), snap.num("last_swap.ended")
     is_fresh = now is not None and ended is not None and now - ended < JUST_FAILED_S
     return is_fresh and snap.text("last_swap.state") in FAILED
-
-

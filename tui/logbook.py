@@ -43,8 +43,6 @@ class Logbook:
     """`add` lines, `seen` gives those of a level and of some sources."""
 
     entries: list[Entry] = field(default_factory=list)
-    n_dropped: int = 0  # left at the old end, since the last `clear`
-    n_held: int = 0
     version: int = 0
     _count: int = 0
     _credit: float = float(RATE)
@@ -65,7 +63,6 @@ class Logbook:
             held = max(len(found) - room, 0)
             self._credit -= min(len(found), room)
         if held:
-            self.n_held += held
             found = sorted(found, key=lambda entry: entry.time)[held:]
             self.gap(f"{count(held)} lines held back ({RATE} lines/s are shown)", found[0].time if found else None)
         for entry in found:
@@ -117,10 +114,7 @@ class Logbook:
         self.version += 1
 
     def _shorten(self) -> None:
-        too_many = len(self.entries) - KEPT
-        if too_many > 0:
-            del self.entries[:too_many]
-            self.n_dropped += too_many
+        del self.entries[:-KEPT]
 
 
 def matches(entries: Sequence[Entry], wanted: str) -> list[int]:

@@ -60,11 +60,6 @@ class Looks:
         return self.colours == "mono"
 
     @property
-    def border(self) -> str:
-        """The name of the border of a panel, as CSS spells it."""
-        return "ascii" if self.ascii else "round"
-
-    @property
     def rule(self) -> str:
         """The sign that a horizontal line is made of."""
         return "-" if self.ascii else "─"
@@ -113,11 +108,6 @@ class Looks:
         most = top if top else max(last, default=0.0)
         signs = [steps[self._step(v, most, len(steps))] for v in last]
         return " " * (width - len(signs)) + "".join(signs)
-
-    def ramp(self, share: float) -> str:
-        """One sign for a share between 0 and 1."""
-        steps = RAMP if self.ascii else BLOCKS
-        return steps[self._step(share, 1.0, len(steps))]
 
     @staticmethod
     def _step(value: float, most: float, n: int) -> int:

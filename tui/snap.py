@@ -220,11 +220,6 @@ class Snap:
         older = "this program" if api > API else "the service"
         return f"it speaks version {api} of the admin API and this program version {API}: {older} is older"
 
-    @property
-    def can_change(self) -> bool:
-        """Whether requests that change something make sense now."""
-        return self.link.is_up and self.is_known and not self.api_fault and not self.link.refused
-
 
 def loading_share(facts: Facts) -> float | None:
     """How far a load is, from 0 to 1, or None."""

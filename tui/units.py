@@ -6,12 +6,13 @@ What is not known is `-`; no function raises for a number that is odd.
 import math
 import time
 from dataclasses import dataclass
+from typing import TypeGuard
 
 UNKNOWN = "-"
 NAMES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def _is_known(n: float | None) -> bool:
+def _is_known(n: float | None) -> TypeGuard[float]:
     return n is not None and math.isfinite(n)
 
 
@@ -23,14 +24,14 @@ class Scale:
 
     def of(self, n: float | None) -> str:
         index = NAMES.index(self.unit)
-        if n is None or not _is_known(n):
+        if not _is_known(n):
             return UNKNOWN
         return f"{n / 1024**index:,.{(0, 1, 1)[index] if index < 3 else 2}f}"
 
 
 def scale(*sizes: float | None) -> Scale:
     """The unit that suits the largest of these."""
-    most = max((abs(n) for n in sizes if n is not None and _is_known(n)), default=0.0)
+    most = max((abs(n) for n in sizes if _is_known(n)), default=0.0)
     return Scale(NAMES[min(int(math.log(max(most, 1), 1024)), len(NAMES) - 1)])
 
 
@@ -45,35 +46,28 @@ def count(n: float | None) -> str:
     return f"{n:,.0f}" if _is_known(n) else UNKNOWN
 
 
-def tokens(n: float | None) -> str:
-    """A length of context in two or three signs, `8k`."""
-    if n is None or not _is_known(n):
-        return UNKNOWN
-    return f"{n / 1024:.0f}k" if n >= 1024 else f"{n:.0f}"
-
-
 def speed(n: float | None, unit: str = " tok/s") -> str:
     """Tokens a second, one digit after the point below 100."""
-    if n is None or not _is_known(n):
+    if not _is_known(n):
         return f"{UNKNOWN}{unit}"
     return f"{n:.1f}{unit}" if n < 100 else f"{n:.0f}{unit}"
 
 
 def rate(n: float | None, unit: str) -> str:
     """Progress a second in the unit of the progress: bytes as MB/s, all else with one digit; empty when unknown."""
-    if n is None or not _is_known(n):
+    if not _is_known(n):
         return ""
     return f"{n / 1e6:,.0f} MB/s" if unit == "bytes" else f"{n:,.1f} {unit}/s"
 
 
 def percent(part: float | None, whole: float | None = 1.0) -> str:
     """A share of something, `52%`."""
-    return f"{100 * part / whole:.0f}%" if part is not None and _is_known(part) and whole else UNKNOWN
+    return f"{100 * part / whole:.0f}%" if _is_known(part) and whole else UNKNOWN
 
 
 def seconds(n: float | None) -> str:
     """A length of time that a person weighs: `0.6 s`, `18 s`, `3 min 07 s`, `2 h 05 min`."""
-    if n is None or not _is_known(n):
+    if not _is_known(n):
         return UNKNOWN
     if abs(n) < 9.95:
         return f"{n:.1f} s"
@@ -87,14 +81,14 @@ def seconds(n: float | None) -> str:
 
 def millis(n: float | None) -> str:
     """Milliseconds, and seconds from one on: `340 ms`, `1.21 s`."""
-    if n is None or not _is_known(n):
+    if not _is_known(n):
         return UNKNOWN
     return f"{n:.0f} ms" if n < 1000 else f"{n / 1000:.2f} s"
 
 
 def age(n: float | None) -> str:
     """How long ago, short, in two parts at most: `0.4s`, `14s`, `3m04s`, `1h12m`, `3d04h`."""
-    if n is None or not _is_known(n):
+    if not _is_known(n):
         return UNKNOWN
     s = max(n, 0.0)
     if s < 10:
@@ -111,7 +105,7 @@ def age(n: float | None) -> str:
 
 def elapsed(n: float | None) -> str:
     """A running count, `00:35` or `1:02:03`."""
-    if n is None or not _is_known(n):
+    if not _is_known(n):
         return UNKNOWN
     hours, rest = divmod(int(max(n, 0.0)), 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60:02}:{rest % 60:02}"

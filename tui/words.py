@@ -21,12 +21,6 @@ def fit(text: str, width: int, end: str = "~") -> str:
     return set_cell_size(text, width - len(end)) + end if width > len(end) else set_cell_size(text, width)
 
 
-def ends(left: str, right: str, width: int) -> str:
-    """Two texts at both ends of `width` cells; the right one stays whole, the left one is cut."""
-    room = width - cell_len(right)
-    return fit(left, room) + right if room > 0 else fit(right, width)
-
-
 def ascii_only(text: str) -> str:
     """The text in 0x20..0x7e: what a console without UTF-8 can show; each other character becomes a question mark."""
     return "".join(c if " " <= c <= "~" else "?" for c in text)

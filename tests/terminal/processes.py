@@ -67,8 +67,3 @@ def leaving(pid: int, within_s: float) -> float:
         assert time.monotonic() - began < within_s, f"process {pid} is still there after {within_s} s"
         time.sleep(0.02)
     return (last - first) / max(time.monotonic() - began, 0.5)
-
-
-def rss_bytes(pid: int) -> int:
-    """Memory that is there for it now."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

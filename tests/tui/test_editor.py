@@ -161,13 +161,26 @@ async def test_closing_with_unsaved_text_asks_and_cancel_keeps_it(window, shelf:
         assert pilot.app.unsaved() == []
 
 
-async def test_take_theirs_keeps_mine_in_a_file(window, shelf: Shelf, tmp_path: Path) -> None:
+async def test_take_theirs_keeps_mine_in_a_file_and_without_a_file_on_the_screen(
+    window, shelf: Shelf, tmp_path: Path, monkeypatch
+) -> None:
     mine = TEXTS["long-doc"] + "# mine\n"
+
+    def no_room(*_: str) -> Path:
+        raise OSError("no space left")
+
     async with window(120, 36) as pilot:
         screen = await edit(pilot)
         write(screen, mine)
         await see(pilot, "nothing is wrong")
         shelf.conflicts = 1
+        await pilot.press("ctrl+s")
+        await see(pilot, "Take theirs")
+        with monkeypatch.context() as full:
+            full.setattr("tui.papers.keep", no_room)
+            await pilot.press("tab", "tab", "enter")
+            await see(pilot, "no file was written")
+        assert screen.text == mine and pilot.app.screen is screen
         await pilot.press("ctrl+s")
         await see(pilot, "Take theirs")
         await pilot.press("tab", "tab", "enter")

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.tui.fake import Fake
 from tests.tui.frames import frame, see, tap, until
 from tui import client as client_module
@@ -95,12 +97,12 @@ async def test_what_is_no_state_document_is_told_and_survived(window, fake) -> N
         await see(pilot, "[READY]")
         for raw, mode in zip(answers, MODES, strict=False):
             fake.answers[("GET", "/admin/state")] = lambda asked, raw=raw: (200, raw)
-            n = len(fake.bodies("GET", "/admin/state"))
             await pilot.app.switch_mode(mode)
             for _ in range(2):
+                n = len(fake.bodies("GET", "/admin/state"))
                 pilot.app.poller.now()
                 await until(pilot, lambda n=n: len(fake.bodies("GET", "/admin/state")) > n, what=repr(raw[:20]))
-        await see(pilot, "[UNKNOWN]" if answers[-1] == b"{}" else "[NO LINK]")
+        await see(pilot, "[UNKNOWN]")
 
 
 async def test_paused_nothing_is_asked_and_the_next_press_goes_on(window, fake) -> None:
@@ -163,11 +165,11 @@ async def test_a_refusal_comes_with_status_code_sentence_and_facts(fake: Fake) -
     body = {"error": {"message": "a swap runs", "code": "profile_switch_in_progress", "swap_id": "0042", "type": "x"}}
     fake.answers[("POST", "/admin/swap")] = lambda asked: (409, body)
     client = Client(fake.url + "/", "secret", "jürgen")
-    try:
+    with pytest.raises(ClientError) as refused:
         await client.post("/admin/swap", {"to": "a"}, {"Idempotency-Key": "7"})
-    except ClientError as error:
-        assert (error.status, error.code, str(error)) == (409, "profile_switch_in_progress", "a swap runs")
-        assert error.facts["swap_id"] == "0042"
+    error = refused.value
+    assert (error.status, error.code, str(error)) == (409, "profile_switch_in_progress", "a swap runs")
+    assert error.facts["swap_id"] == "0042"
     asked = fake.asked[-1]
     assert asked.headers["Authorization"] == "Bearer secret" and asked.headers["Idempotency-Key"] == "7"
     assert asked.headers["X-Colibri-User"] == "j%C3%BCrgen" and asked.body == {"to": "a"}
@@ -177,11 +179,9 @@ async def test_a_refusal_comes_with_status_code_sentence_and_facts(fake: Fake) -
 async def test_a_redirect_does_not_carry_the_key_elsewhere(fake: Fake) -> None:
     fake.answers[("GET", "/admin/state")] = lambda asked: (302, {"error": {"message": "over there"}})
     client = Client(fake.url, "secret")
-    try:
+    with pytest.raises(ClientError) as refused:
         await client.state()
-        raise AssertionError("a redirect was taken for an answer")
-    except ClientError as error:
-        assert error.status == 302
+    assert refused.value.status == 302
     assert len(fake.asked) == 1
     await client.close()
 
@@ -193,11 +193,8 @@ async def test_a_long_answer_is_read_to_its_end(fake: Fake) -> None:
     assert (await client.get("/admin/logs", {"limit": 500}))["lines"] == lines
     assert fake.asked[-1].query == {"limit": "500"}
     fake.answers[("GET", "/admin/logs")] = lambda asked: (200, b" " * (17 << 20))
-    try:
+    with pytest.raises(ClientError, match="larger than 16 MiB"):
         await client.get("/admin/logs")
-        raise AssertionError("an answer without end was taken")
-    except ClientError as error:
-        assert "larger than 16 MiB" in error.message
     await client.close()
 
 

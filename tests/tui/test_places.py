@@ -4,6 +4,7 @@ import pytest
 
 from tests.tui.frames import frame, see, until
 from tests.tui.test_keys import settings
+from tui.dialogs.base import Ask
 
 PLACES = {
     "queue": ["3 of 4 slots", "waiting   3", "interactive        3 of 16", "chatcmpl-10a7-0"],
@@ -30,3 +31,18 @@ async def test_a_place_without_a_service_says_that_it_knows_nothing(window, fake
     async with window(80, 24, config=settings(start_screen="memory")) as pilot:
         text = await see(pilot, "[NO LINK]", "Today:", "no answer from the service yet")
         assert "GiB" not in text
+
+
+async def test_below_a_dialog_only_the_screen_that_is_seen_is_drawn(window) -> None:
+    shown = []
+    async with window(100, 30) as pilot:
+        await see(pilot, "[READY]")
+        for mode, title in (("memory", "- Memory"), ("queue", "- Queue")):
+            await pilot.app.switch_mode(mode)
+            await see(pilot, title)
+            pilot.app.screen.show = lambda _snap, mode=mode: shown.append(mode)
+        pilot.app.push_screen(Ask("Really?", ["It cannot be taken back."]))
+        await see(pilot, "Really?")
+        del shown[:]
+        await until(pilot, lambda: len(shown) >= 3)
+        assert set(shown) == {"queue"}

@@ -1,6 +1,5 @@
 """The one question before a swap, and every other dialog of these screens: what enter does, what is sent. Scripted."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -179,7 +178,7 @@ async def test_what_cannot_be_taken_sends_nothing_and_a_note_goes_along(window, 
         pilot.app.start_swap("long-doc")
         pilot.app.start_swap("long-doc")
         await see(pilot, "Swap now")
-        await asyncio.sleep(0.1)
+        await until(pilot, lambda: [worker.group for worker in pilot.app.workers].count("swap") == 1)
         assert len(pilot.app.screen_stack) == 2, "two hasty keys, one review"
         await pilot.press("shift+tab", *"hl qs", "tab", "tab", "enter")
         await until(pilot, lambda: swaps.posts)

@@ -32,6 +32,12 @@ class Choice(Static, can_focus=True):
 
     def __init__(self, words: str, id: str) -> None:
         super().__init__(f"[ {words} ]", id=id, markup=False)
+        self._words = words
+
+    def allow(self, is_on: bool) -> None:
+        """On, or off and in ( )."""
+        self.disabled = not is_on
+        self.update(f"[ {self._words} ]" if is_on else f"( {self._words} )")
 
     def action_choose(self) -> None:
         self.post_message(self.Chosen(self))
@@ -141,8 +147,7 @@ class Ask(Dialog[bool]):
         yield Lines(self._lines)
 
     def on_mount(self) -> None:
-        super().on_mount()
-        self.query_one("#yes", Static).update(f"[ {self._yes} ]")
+        self.query_one("#yes", Choice).update(f"[ {self._yes} ]")
 
     def answer(self, choice: str) -> bool | None:
         return True

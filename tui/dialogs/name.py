@@ -44,5 +44,3 @@ class NewName(TypedDialog[str]):
 
     def answer(self, choice: str) -> str:
         return self.query_one("#word", Input).value
-
-

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from tui.client import ClientError
 from tui.dialogs.base import Choice, Lines
@@ -83,9 +83,7 @@ class Review(ScrolledDialog[Answer]):
         last = self._words or self._why_not
         lines += marked(wrapped(last, inner), "warning") if last else []
         self.query_one("#told", Lines).set_lines(lines)
-        swap = self.query_one("#swap", Choice)
-        swap.disabled = not self.can_swap
-        self.query_one("#swap", Static).update("[ Swap now ]" if self.can_swap else "( Swap now )")
+        self.query_one("#swap", Choice).allow(self.can_swap)
         hint = "Cancel has the focus. To start: tab to 'Swap now', then enter."
         if not self.can_swap:
             hint = "'Swap now' is off, see above."

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from textual import events
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from tui.dialogs.base import Choice, Dialog
 
@@ -16,8 +16,8 @@ class TypedDialog(Dialog[T]):
     AUTO_FOCUS = "#cancel"
 
     def gate(self, value: str) -> bool:
-        """Whether the choice may be taken with this text."""
-        raise NotImplementedError
+        """Whether the choice may be taken with this text: any, where a dialog does not say otherwise."""
+        return True
 
     def on_mount(self) -> None:
         self._gate()
@@ -46,7 +46,4 @@ class TypedDialog(Dialog[T]):
         return self.query_one(f"#{self.CHOICES[0][0]}", Choice)
 
     def _gate(self) -> None:
-        is_right = self.gate(self.query_one("#word", Input).value)
-        choice, words = self._choice, self.CHOICES[0][1]
-        choice.disabled = not is_right
-        Static.update(choice, f"[ {words} ]" if is_right else f"( {words} )")
+        self._choice.allow(self.gate(self.query_one("#word", Input).value))

@@ -1,4 +1,4 @@
-"""Two texts side by side, line by line, as difflib sees them. Not here: what a change does (effects.py), the screen."""
+"""Two texts side by side, line by line, as difflib sees them. Not here: what a change does (plan.py), the screen."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

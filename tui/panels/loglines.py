@@ -1,6 +1,5 @@
 """How one log line looks: time, level, source, text, the words that were found. Not here: which lines (logbook.py)."""
 
-import time
 from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells
@@ -9,6 +8,7 @@ from rich.text import Text
 from tui.logbook import Entry
 from tui.looks import Looks
 from tui.panels.picture import Part, cut
+from tui.units import UNKNOWN, clock
 
 TIMES = ("time", "date", "none")
 LEVELS = {
@@ -40,10 +40,9 @@ def when(moment: float, form: Form) -> str:
     if form.times == "none":
         return ""
     pattern = "%Y-%m-%d %H:%M:%S" if form.times == "date" else "%H:%M:%S"
-    try:
-        words = time.strftime(pattern, time.localtime(moment))
-    except (OverflowError, ValueError, OSError):
-        return "- "
+    words = clock(moment, pattern)
+    if words == UNKNOWN:
+        return f"{UNKNOWN} "
     return f"{words}.{int(moment * 1000) % 1000:03} " if form.is_wide else f"{words} "
 
 

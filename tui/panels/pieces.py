@@ -4,11 +4,8 @@ A pure renderer returns `Line`s: a plain string, or (text, meaning) pairs; so it
 """
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from rich.text import Text
-
-from tui.looks import Looks
 from tui.words import plain as safe
 
 Piece = tuple[str, str]
@@ -22,11 +19,6 @@ def plain(line: Line) -> str:
 
 def text_of(lines: Iterable[Line]) -> str:
     return "\n".join(plain(line).rstrip() for line in lines)
-
-
-def painted(lines: Sequence[Line], looks: Looks) -> list[str | Text]:
-    """The lines as a panel takes them."""
-    return [line if isinstance(line, str) else looks.line(*line) for line in lines]
 
 
 def marked(lines: Iterable[Line], meaning: str) -> list[Line]:

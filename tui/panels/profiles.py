@@ -11,10 +11,6 @@ from tui.words import fit
 Columns = Sequence[tuple[str, str, int]]  # key, heading, width
 
 STATES = {"active": "ACTIVE", "valid": "valid", "errors": "errors", "draft": "draft"}
-LEGEND = (
-    "Legend  * active   > cursor   FIT from the planner with live free memory",
-    "        OK fits   TIGHT under 10% left   PAGES reads from disk   NO does not fit",
-)
 
 
 # The columns by window width, the model's taking what is left; in a narrow window the numbers stay.
@@ -81,7 +77,8 @@ def details(profile: Facts, plan: Facts, width: int) -> list[Line]:
     lines: list[Line] = [*wrapped(model_name(facts), width, "model  ")]
     if shape := _shape(plan):
         lines.append(f"       {shape}")
-    lines.append(f"ctx    {count(plan.num('n_ctx')) if plan else _number(profile, 'ctx_size')}   slots {_slots(facts)}")
+    ctx = count(plan.num("n_ctx")) if plan else _number(profile, "ctx_size")
+    lines.append(f"ctx    {ctx}   slots {_number(facts, 'parallel')}")
     lines.append(f"thr    {_number(facts, 'threads')}   load {plan.text('load_mode', '-')}")
     lines += [f"kv     k {facts.text('type_k', '-')}  v {facts.text('type_v', '-')}", ""]
     for name in ("weights", "kv", "engine", "total"):
@@ -94,10 +91,6 @@ def details(profile: Facts, plan: Facts, width: int) -> list[Line]:
     if plan:
         lines += [*wrapped(gap(plan), width), f"Checks  {passed(plan)}"]
     return [*lines, "", *_history(profile, width)]
-
-
-def _slots(facts: Facts) -> str:
-    return _number(facts, "parallel")
 
 
 def _shape(plan: Facts) -> str:
@@ -166,5 +159,3 @@ def matches(profile: Facts, words: str) -> bool:
         if needle and (needle in hay) == is_not:
             return False
     return True
-
-

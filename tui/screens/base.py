@@ -106,7 +106,7 @@ class LiveScreen(Shielded, Screen[None]):
         self.apply()
 
     def _hear(self, _snap: Snap) -> None:
-        if self.is_current or (self.app.screen_stack and self.app.screen.is_modal):
+        if self.is_current:  # also below a dialog
             self.apply()
 
     def apply(self) -> None:

@@ -36,10 +36,10 @@ STRIPS: dict[str, Renderer] = {"engine": engine_strip, "memory": memory_strip}
 STRIP_ROWS = 3
 # Where the panels' facts are shown in full.
 OPENS = {"requests": "queue", "engine": "profiles", "speed": "bench", "memory": "memory", "host": "memory",
-         "batch": "batch", "events": "logs", "todo": "logs"}  # fmt: skip
+         "batch": "batch", "events": "logs", "can-do": "logs"}  # fmt: skip
 BLIP_S = 3.0  # a link that is lost for less does not change the picture
 DOCKER_EVERY_S = 2.0
-TODO = (
+CAN_DO = (
     ("r", "try again now"),
     ("7", "the log so far; on the host the container's own too"),
     ("q", "leave; an engine that runs goes on"),
@@ -60,7 +60,7 @@ class DashScreen(LiveScreen):
     DashScreen #middle { height: 7; }
     DashScreen #requests { height: 1fr; width: 1fr; }
     DashScreen #events { height: 5; }
-    DashScreen #todo { display: none; height: 1fr; }
+    DashScreen #can-do { display: none; height: 1fr; }
     DashScreen.-short #events { display: none; }
     DashScreen.-narrow #top, DashScreen.-narrow #middle { height: auto; layout: vertical; }
     DashScreen.-narrow #engine, DashScreen.-narrow #memory { height: 5; }
@@ -68,7 +68,7 @@ class DashScreen(LiveScreen):
     DashScreen.-narrow #speed, DashScreen.-narrow #host { display: none; }
     DashScreen.-narrow.-no-batch #batch, DashScreen.-narrow.-has-batch #events { display: none; }
     DashScreen.-unlinked #requests { display: none; }
-    DashScreen.-unlinked #todo { display: block; }
+    DashScreen.-unlinked #can-do { display: block; }
     DashScreen.-unlinked.-narrow #batch, DashScreen.-unlinked.-narrow #events { display: none; }
     DashScreen #body .-zoom-path { display: block; }
     """
@@ -88,12 +88,12 @@ class DashScreen(LiveScreen):
             yield Panel("Host", id="host")
             yield Panel("Batch", id="batch")
         yield RequestTable(id="requests")
-        yield Panel("What you can do", id="todo")
+        yield Panel("What you can do", id="can-do")
         yield Panel("Events", id="events")
 
     def panels(self) -> list[Titled]:
         """The requests come first, they are what a person looks for; without a link, what can be done instead."""
-        first, other = ("todo", "requests") if self.has_class("-unlinked") else ("requests", "todo")
+        first, other = ("can-do", "requests") if self.has_class("-unlinked") else ("requests", "can-do")
         found = [panel for panel in super().panels() if panel.id != other]
         return sorted(found, key=lambda panel: panel.id != first)
 
@@ -101,14 +101,14 @@ class DashScreen(LiveScreen):
         is_lost = not snap.link.is_up and (not snap.is_known or snap.age_s > BLIP_S)
         if is_lost != self.has_class("-unlinked"):
             self.set_class(is_lost, "-unlinked")
-            self._hand_focus("#todo" if is_lost else "#requests", "#requests" if is_lost else "#todo")
+            self._hand_focus("#can-do" if is_lost else "#requests", "#requests" if is_lost else "#can-do")
         self.set_class(snap.has("batch"), "-has-batch")
         self.set_class(not snap.has("batch"), "-no-batch")
         self.query_one(RequestTable).show(snap)
         for name, renderer in RENDERERS.items():
             self._draw(name, renderer, snap)
         if is_lost:
-            self._show_todo(snap)
+            self._show_can_do(snap)
 
     def _hand_focus(self, to: str, away: str) -> None:
         if self.query_one(away).has_focus:
@@ -129,13 +129,13 @@ class DashScreen(LiveScreen):
         picture = draw(snap, self.program.looks, width, height)
         panel.show(picture.lines, title, picture.right)
 
-    def _show_todo(self, snap: Snap) -> None:
+    def _show_can_do(self, snap: Snap) -> None:
         """What works without a link, and what docker knows of the engine where it can be asked."""
-        looks, docker, panel = self.program.looks, self._docker, self.query_one("#todo", Panel)
+        looks, docker, panel = self.program.looks, self._docker, self.query_one("#can-do", Panel)
         lines: list[Line] = []
         if docker.engine is not None:
             lines += wrapped(f"docker says: {docker.engine.words}", panel.size.width)
-        lines += [looks.line((f"{key:3}", "strong"), words) for key, words in TODO]
+        lines += [looks.line((f"{key:3}", "strong"), words) for key, words in CAN_DO]
         panel.show(lines)
         panel.mark_stale("")
         if time.monotonic() - self._docker_at > DOCKER_EVERY_S:

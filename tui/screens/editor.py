@@ -23,7 +23,6 @@ from tui.dialogs.found import Found
 from tui.keymap import bind
 from tui.panels import faults
 from tui.panels import plan as plans
-from tui.papers import keep
 from tui.screens.base import LiveScreen
 from tui.screens.diff import DiffScreen
 from tui.snap import Facts, Snap
@@ -352,12 +351,12 @@ class EditorScreen(LiveScreen):
             self.stored = theirs
             return await self._put(text, draft)
         if choice == "theirs":
-            path = keep(f"mine-{self.profile}", text, "yaml")
-            self.stored = theirs
-            await self._fill(theirs.shown)
-            self.notify(f"Their text is shown; yours is in {path}.", timeout=10, markup=False)
+            if path := self.program.keep(f"mine-{self.profile}", text, "yaml"):
+                self.stored = theirs
+                await self._fill(theirs.shown)
+                self.notify(f"Their text is shown; yours is in {path}.", timeout=10, markup=False)
         elif choice == "diff":
-                self.app.push_screen(DiffScreen(self.profile, text, against=theirs.shown))
+            self.app.push_screen(DiffScreen(self.profile, text, against=theirs.shown))
         return False
 
     def _refresh_list(self) -> None:

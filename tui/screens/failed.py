@@ -1,7 +1,5 @@
 """What takes the place of a screen that could not even be made. Not here: a screen that fails later (base.py)."""
 
-from textual.app import ComposeResult
-
 from tui.faults import Fault
 from tui.screens.base import LiveScreen
 
@@ -13,10 +11,6 @@ class FailedScreen(LiveScreen):
         super().__init__()
         self._first = fault
 
-    def body(self) -> ComposeResult:
-        yield from ()
-
     def on_mount(self) -> None:
-        super().on_mount()
         self.program.faults.append(self._first)
         self.fail(self._first)

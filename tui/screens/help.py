@@ -12,7 +12,6 @@ from textual.binding import ActiveBinding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
-from tui import papers
 from tui.commands import COMMANDS
 from tui.config import user_file
 from tui.keymap import bind
@@ -174,12 +173,8 @@ class HelpScreen(LiveScreen):
         for name in TITLES:
             lines = [looks.line(*line).plain.rstrip() for line in self._lines(name, self.program.snap, 100, 1000)]
             parts.append("\n".join([TITLES[name], "", *lines, ""]))
-        try:
-            path = papers.keep("help", "\n".join(parts))
-        except OSError as error:
-            self.notify(f"no file was written: {error}", severity="error", markup=False)
-            return
-        self.notify(f"written to {path}", markup=False)
+        if path := self.program.keep("help", "\n".join(parts)):
+            self.notify(f"written to {path}", markup=False)
 
 
 def _is_own(active: ActiveBinding) -> bool:

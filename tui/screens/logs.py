@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from tui import local, papers
+from tui import local
 from tui.containers import Containers, Look
 from tui.kernel import KernelLog
 from tui.keymap import bind
@@ -76,12 +76,10 @@ class LogsScreen(LiveScreen):
         return self._feed
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.containers = self.containers or Containers(self.program.client.url)
         work(self, self._poll, "logs", exclusive=True)
 
     def on_screen_resume(self) -> None:
-        super().on_screen_resume()
         self._wake.set()
 
     # Reading
@@ -206,12 +204,8 @@ class LogsScreen(LiveScreen):
         self._reload()
 
     def action_write_log(self) -> None:
-        try:
-            path = papers.keep("log", self.view.everything())
-        except OSError as error:
-            self.notify(f"no file was written: {error}", severity="error", markup=False)
-            return
-        self.notify(f"{count(len(self.view.entries))} lines written to {path}", markup=False)
+        if path := self.program.keep("log", self.view.everything()):
+            self.notify(f"{count(len(self.view.entries))} lines written to {path}", markup=False)
 
     def command(self, word: str, rest: list[str]) -> bool:
         """`:logs api warning`: the source, or `all`, and the level."""

@@ -81,7 +81,7 @@ class MemoryPlace(Place):
             f"   page cache {size(machine.num('cached'))}",
             f"limit       {size(machine.num('limit')):>12}   used {size(machine.num('limit_used'))}",
             f"swap        {size(machine.num('swap_used')):>12}   of {size(machine.num('swap_total'))}"
-            f"   {percent(_share(machine.num('swap_used'), machine.num('swap_total')))}",
+            f"   {percent(machine.num('swap_used'), machine.num('swap_total'))}",
             f"from disk   {size(snap.num('memory.disk_read_s')):>12}/s"
             f"   major faults {count(snap.num('memory.major_faults_s'))}/s",
         ]
@@ -109,7 +109,3 @@ class ChatPlace(Place):
 
     def facts(self, snap: Snap) -> list[Line]:
         return [f"address    {snap.link.url}/v1", f"model      {snap.text('model.id', '-')}"]
-
-
-def _share(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None

@@ -15,8 +15,7 @@ from textual.strip import Strip
 from tui.keymap import bind
 from tui.logbook import Entry, Logbook, matches
 from tui.panels.loglines import TIMES, Form, height, row
-from tui.widgets.panel import Titled, looks_of
-from tui.words import ascii_only
+from tui.widgets.panel import Titled, looks_of, painted
 
 
 class LogView(Titled, can_focus=True):
@@ -139,8 +138,7 @@ class LogView(Titled, can_focus=True):
         event.stop()
         self.action_move(3)
 
-    def on_resize(self, event: events.Resize) -> None:
-        super().on_resize(event)
+    def on_resize(self, _event: events.Resize) -> None:
         self.reload()
 
     def _go(self, index: int) -> None:
@@ -184,17 +182,17 @@ class LogView(Titled, can_focus=True):
         self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
-        width, looks = self.size.width, looks_of(self.app)
+        looks = looks_of(self.app)
         if y >= self.room and self.size.height > 1:
-            return self._strip(self._foot, width)
+            return self.strip(painted(self._foot, looks))
         index = bisect_right(self._ends, self._top + y)
         if not self.entries and y < len(self._empty):
-            return self._strip(self._empty[y], width)
+            return self.strip(painted(self._empty[y], looks))
         if index >= len(self.entries):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(self.size.width, self.rich_style)
         is_here = index == self._here and not self.follows
-        line: Text = row(self.entries[index], self._top + y - self._start(index), self.form, looks, is_here)
-        return self._strip(line, width)
+        line = row(self.entries[index], self._top + y - self._start(index), self.form, looks, is_here)
+        return self.strip(painted(line, looks))
 
     def foot(self, line: Text) -> None:
         """What stands in the last row."""
@@ -207,10 +205,3 @@ class LogView(Titled, can_focus=True):
         if [line.plain for line in lines] != [line.plain for line in self._empty]:
             self._empty = lines
             self.refresh()
-
-    def _strip(self, line: Text, width: int) -> Strip:
-        line = line.copy()
-        if looks_of(self.app).ascii:
-            line.plain = ascii_only(line.plain)
-        line.truncate(width, overflow="crop", pad=True)
-        return Strip(line.render(self.app.console), width).apply_style(self.rich_style)

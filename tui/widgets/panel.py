@@ -71,6 +71,12 @@ class Titled(Widget):
     def on_blur(self) -> None:
         self._draw_title()
 
+    def strip(self, line: Text) -> Strip:
+        """A line as `render_line` gives it: cut or filled to the width inside."""
+        width, line = self.size.width, line.copy()
+        line.truncate(width, overflow="crop", pad=True)
+        return Strip(line.render(self.app.console), width).apply_style(self.rich_style)
+
     def _draw_title(self) -> None:
         """Textual knows one title a border; so the title is as wide as the border, with the line itself between."""
         width = self.outer_size.width - 6
@@ -142,19 +148,12 @@ class Panel(Titled, can_focus=True):
         index = self._top + y
         if index >= len(self._lines):
             return Strip.blank(width, self.rich_style)
-        line = self._lines[index].copy()
-        line.truncate(width, overflow="crop", pad=True)
+        line = self._lines[index]
         below = len(self._lines) - index - 1
         if y == self.size.height - 1 and below and y:
             looks = looks_of(self.app)
             line = Text(f"{looks.more} {below + 1} more lines".ljust(width)[:width], style=looks.style("dim"))
-        return Strip(line.render(self.app.console), width).apply_style(self.rich_style)
-
-    def scroll_line(self, index: int) -> None:
-        """Bring a line into view, a third down from the top when it was out of it."""
-        if not self._top <= index < self._top + self.size.height:
-            self._move_to(index - self.size.height // 3)
-            self.refresh()
+        return self.strip(line)
 
     def action_move(self, n: int) -> None:
         self._move_to(self._top + n)

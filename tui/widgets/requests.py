@@ -11,8 +11,7 @@ from tui.keymap import bind
 from tui.panels.requests import SORTS, Row, View, chosen, rows, table
 from tui.snap import Snap
 from tui.widgets.painting import changed_regions
-from tui.widgets.panel import Titled, looks_of
-from tui.words import ascii_only
+from tui.widgets.panel import Titled, looks_of, painted
 
 
 class RequestTable(Titled, can_focus=True):
@@ -76,8 +75,7 @@ class RequestTable(Titled, can_focus=True):
     def action_page(self, n: int) -> None:
         self.action_move(n * max(self.size.height - 2, 1))
 
-    def on_resize(self, event: events.Resize) -> None:
-        super().on_resize(event)
+    def on_resize(self, _event: events.Resize) -> None:
         self._redraw()
 
     def _redraw(self) -> None:
@@ -95,9 +93,7 @@ class RequestTable(Titled, can_focus=True):
         if len(new) == 1 and height > 1:
             word = "no request fits the filter" if self._filter and found else "no requests"
             new.append(looks.line((f"  {word}", "dim")))
-        if looks.ascii:
-            for line in new:
-                line.plain = ascii_only(line.plain)
+        new = [painted(line, looks) for line in new]
         self.caption("Requests", self._caption(found, unlisted))
         regions = changed_regions(self._lines, new, width)
         self._lines = new
@@ -120,9 +116,4 @@ class RequestTable(Titled, can_focus=True):
         return "  ".join([*words, f"sort: {self._sort}"])
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        if y >= len(self._lines):
-            return Strip.blank(width, self.rich_style)
-        line = self._lines[y].copy()
-        line.truncate(width, overflow="crop", pad=True)
-        return Strip(line.render(self.app.console), width).apply_style(self.rich_style)
+        return self.strip(self._lines[y]) if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)

@@ -117,4 +117,3 @@ class StatusLine(Widget):
         if len(self._text) != self.size.width:
             self._text = status_text(self._snap, self._looks, self.size.width, self._marks, clock(time.time()))
         return self._text
-
