@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+from appliance.machine.kernel_files import pairs
 from engine.errors import Unreachable
 
 CGROUP_EVENTS = Path("/sys/fs/cgroup/memory.events")
@@ -16,7 +17,7 @@ ILLEGAL = (
 
 def oom_kills() -> tuple[int, int]:
     """How many processes the kernel has killed for memory so far: in this cgroup, on this machine; 0 where unknown."""
-    return _counter(CGROUP_EVENTS, "oom_kill"), _counter(HOST_EVENTS, "oom_kill")
+    return pairs(CGROUP_EVENTS).get("oom_kill", 0), pairs(HOST_EVENTS).get("oom_kill", 0)
 
 
 def describe(returncode: int | None, kills_before: tuple[int, int]) -> str:
@@ -45,11 +46,3 @@ def describe(returncode: int | None, kills_before: tuple[int, int]) -> str:
         return f"{signal.Signals(number).name} (signal {number})"
     except ValueError:
         return f"signal {number}"
-
-
-def _counter(path: Path, name: str) -> int:
-    try:
-        rows = (row.split() for row in path.read_text().splitlines())
-        return next((int(row[1]) for row in rows if len(row) == 2 and row[0] == name), 0)
-    except OSError:
-        return 0

@@ -128,7 +128,7 @@ class Dispatcher:
     def snapshot(self) -> dict[str, Any]:
         """The queue as /admin/state shows it: numbers and ids, no prompt, no text."""
         now = self._clock()
-        waiting = self._queue.waiting()
+        waiting, etas = self._queue.waiting(), self._queue.etas(now)
         return {
             "slots": self._queue.slots,
             "hold": self._queue.held,
@@ -140,7 +140,7 @@ class Dispatcher:
                     "lane": job.lane,
                     "model": self._tickets[job.id].request.model,
                     "position": position,
-                    "eta_ms": _ms(self._queue.eta_s(job.id, now)),
+                    "eta_ms": _ms(etas[job.id]),
                     "waited_ms": _ms(now - job.submitted),
                     "n_prompt": job.n_prompt,
                 }
@@ -274,10 +274,8 @@ class Dispatcher:
 
     def _running(self, job: Job, now: float) -> dict[str, Any]:
         ticket = self._tickets[job.id]
-        first, rates = ticket.first_piece, self._queue.rates
+        first = ticket.first_piece
         decoding_s = 0.0 if first is None else now - first
-        limit = None if job.n_predict is None else max(0, job.n_predict - job.n_generated)
-        left_s = rates.cost_s(job.n_prompt - job.n_prompt_done, limit)
         return {
             "id": job.id,
             "lane": job.lane,
@@ -292,7 +290,7 @@ class Dispatcher:
             "queue_ms": ticket.queue_ms,
             "ttft_ms": None if first is None else _ms(first - ticket.submitted),
             "tok_s": round((job.n_generated - 1) / decoding_s, 2) if decoding_s > 0 and job.n_generated > 1 else None,
-            "eta_ms": _ms(left_s),
+            "eta_ms": _ms(self._queue.left_s(job)),
         }
 
 

@@ -246,7 +246,28 @@ class Queue:
 
     def eta_s(self, job_id: str, now: float) -> float | None:
         """Seconds until a waiting job starts; None when it does not wait or nothing has been measured."""
-        return self._etas(now).get(job_id)
+        return self.etas(now).get(job_id)
+
+    def etas(self, now: float) -> dict[str, float | None]:
+        """The same of all who wait: each in turn takes the slot that is free first; one of unknown cost hides the ETA
+        of all behind it."""
+        free = self._slots_free_s(now)
+        etas: dict[str, float | None] = {}
+        for job in self.waiting():
+            etas[job.id] = None
+            if free is not None:
+                first = min(range(len(free)), key=free.__getitem__)
+                etas[job.id] = free[first]
+                cost = self.rates.cost_s(job.n_prompt, job.n_predict)
+                free = None if cost is None else [*free[:first], free[first] + cost, *free[first + 1 :]]
+        return etas
+
+    def left_s(self, job: Job) -> float | None:
+        """Seconds that an active job still takes, if that can be known."""
+        if job.state == "stopping":
+            return 0.0
+        limit = None if job.n_predict is None else max(0, job.n_predict - job.n_generated)
+        return self.rates.cost_s(job.n_prompt - job.n_prompt_done, limit)
 
     def first_free_s(self, now: float) -> float | None:
         """Seconds until the engine can take another job, if that can be known."""
@@ -267,7 +288,7 @@ class Queue:
         for job in able[: max(0, self.slots - len(self._active))]:
             self._waiting[job.lane].remove(job)
             self._start(job, now)
-        etas = self._etas(now)
+        etas = self.etas(now)
         told: dict[str, tuple[int, int | None]] = {}
         for position, job in enumerate(self.waiting(), 1):
             eta = etas[job.id]
@@ -276,25 +297,11 @@ class Queue:
                 self.effects.moved(job, position, eta)
         self._told = told
 
-    def _etas(self, now: float) -> dict[str, float | None]:
-        """Each job in turn takes the slot that is free first; one of unknown cost hides the ETA of all behind it."""
-        free = self._slots_free_s(now)
-        etas: dict[str, float | None] = {}
-        for job in self.waiting():
-            etas[job.id] = None
-            if free is not None:
-                first = min(range(len(free)), key=free.__getitem__)
-                etas[job.id] = free[first]
-                cost = self.rates.cost_s(job.n_prompt, job.n_predict)
-                free = None if cost is None else [*free[:first], free[first] + cost, *free[first + 1 :]]
-        return etas
-
     def _slots_free_s(self, now: float) -> list[float] | None:
         """For each slot, in how many seconds it is free; None when that cannot be known."""
         free = []
         for job in self._active.values():
-            limit = None if job.n_predict is None else max(0, job.n_predict - job.n_generated)
-            left = 0.0 if job.state == "stopping" else self.rates.cost_s(job.n_prompt - job.n_prompt_done, limit)
+            left = self.left_s(job)
             if left is None:
                 return None
             free.append(left)

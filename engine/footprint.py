@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.cache.layout import PAGE, kv_bytes, whole_pages
-from engine.gguf.layout import padded
 from engine.gguf.reader import GgufFile, TensorInfo
 from engine.models.shape import DecoderShape
 
@@ -75,7 +74,7 @@ def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: in
     rows = min(ubatch_size, whole_pages(n_ctx))
     # Activations are kept as float32 and as blocks of 40 bytes per 32 values, for whichever type reads them.
     acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 6 * (shape.n_embd + n_q + shape.n_ff)
-    tiles = padded(n_ctx, PAGE) // PAGE
+    tiles = whole_pages(n_ctx) // PAGE
     partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
     scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024
     return rows * acts + partials + 4 * shape.rope_dim * n_ctx + 64 * shape.n_vocab + threads * scratch

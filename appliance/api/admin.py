@@ -64,6 +64,8 @@ def fitted(document: dict[str, Any]) -> bytes:
     for name in ("waiting", "running", "events", "warnings"):
         rows: list[Any] = document[name]
         excess = len(body) - MOST_BYTES + 1
+        if excess <= 0:
+            break
         while excess > 0 and rows:
             excess -= len(dumps(rows.pop())) + 1
         body = dumps(document)
@@ -79,7 +81,7 @@ def document(services: Services, reading: Reading) -> dict[str, Any]:
     running = [_row(row) for row in queue["running"][:SHOWN]]
     current = swapper.current
     engine = Engine(
-        worker_swap=worker["swap_bytes"] or 0, n_waiting=len(queue["waiting"]), is_ready=supervisor.state == "ready",
+        worker_swap=worker["swap_bytes"] or 0, n_waiting=len(queue["waiting"]),
         notes=tuple(str(note) for note in supervisor.info.get("notes") or ()),
     )  # fmt: skip
     return {

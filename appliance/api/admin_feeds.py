@@ -9,9 +9,10 @@ from typing import Any
 
 from aiohttp import web
 
+from appliance.api.admin_swaps import answer
 from appliance.api.query import known_only, whole, word
 from appliance.api.services import SERVICES
-from appliance.api.sse import HEADERS, HEARTBEAT_S, EventStream, dumps
+from appliance.api.sse import HEADERS, HEARTBEAT_S, EventStream
 from appliance.events import Event
 from appliance.loglines import KEPT, LEVELS
 
@@ -61,5 +62,4 @@ async def logs(request: web.Request) -> web.Response:
     after = whole(request, "after", None, 0, 10**15 - 1)
     limit = whole(request, "limit", PAGE, 1, KEPT)
     level = word(request, "level", "debug", tuple(LEVELS))
-    page = request.app[SERVICES].loglines.read(after, limit or PAGE, level)
-    return web.Response(body=dumps(page), content_type="application/json")
+    return answer(request.app[SERVICES].loglines.read(after, limit or PAGE, level))

@@ -8,8 +8,9 @@ from typing import Any
 from aiohttp import web
 
 from appliance.api.body import read_object
-from appliance.api.errors import TooLarge, UnsupportedParameter
+from appliance.api.errors import TooLarge
 from appliance.api.fields import parse_strictly
+from appliance.api.preconditions import idempotency_key
 from appliance.api.schema import ActiveProfileRequest, PlanRequest, SwapRequest
 from appliance.api.services import KEY_NAME, SERVICES
 from appliance.api.sse import dumps
@@ -21,7 +22,6 @@ BODY_CAP = 8 * MOST_BYTES
 """A text of MOST_BYTES as a JSON string, every character escaped, and the other fields."""
 NAME_CHARS = 64
 NOTE_CHARS = 200
-KEY_CHARS = 256
 SHOWN = 20
 LONG = ("log", "engine_lines")
 
@@ -52,11 +52,7 @@ async def _begin(request: web.Request, to: str, rev: int | None, note: str | Non
     """202 for a swap that goes on, 200 for one that is done already (nothing to do, or nothing to stop)."""
     services = request.app[SERVICES]
     services.check_open()
-    key = request.headers.get("Idempotency-Key")
-    if key is not None and not 1 <= len(key) <= KEY_CHARS:
-        raise UnsupportedParameter(
-            f"the Idempotency-Key has more than {KEY_CHARS} characters or none", param="Idempotency-Key"
-        )
+    key = idempotency_key(request)
     begun = await services.swapper.begin(to, rev=rev, note=remark(note), by=user(request), idempotency_key=key)
     return _told(begun)
 

@@ -15,9 +15,10 @@ from aiohttp import web
 
 from appliance.admission import Wish
 from appliance.api.body import read_object
-from appliance.api.errors import UnsupportedParameter, public
+from appliance.api.errors import public
 from appliance.api.fields import parse
 from appliance.api.generation import END, Generation, Identity, Limits, View, position
+from appliance.api.preconditions import idempotency_key
 from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, Sampled
 from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, ChatShape, CompletionShape, Shape
@@ -157,9 +158,7 @@ async def _generation(
 
 
 def _identity(request: web.Request, raw: bytes) -> Identity:
-    key = request.headers.get("Idempotency-Key")
-    if key is not None and not 1 <= len(key) <= 256:
-        raise UnsupportedParameter("the Idempotency-Key has more than 256 characters or none", param="Idempotency-Key")
+    key = idempotency_key(request)
     retries = request.headers.get("x-stainless-retry-count", "0")
     is_retry = retries.isdecimal() and int(retries[:4]) >= 1
     return Identity(request[KEY_NAME], sha256(request.path.encode() + b"\0" + raw).digest(), key, is_retry)

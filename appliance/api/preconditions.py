@@ -1,15 +1,28 @@
-"""If-Match and If-None-Match on a change: nobody overwrites what they have not seen. Not here: the texts."""
+"""Headers that guard an order: If-Match and If-None-Match, so that nobody overwrites what they have not seen, and
+Idempotency-Key, so that asking twice does it once. Not here: the texts, what is kept under a key.
+"""
 
 import re
 
 from aiohttp import web
 
-from appliance.api.errors import PreconditionRequired
+from appliance.api.errors import PreconditionRequired, UnsupportedParameter
 from appliance.profiles import Conflict
 from engine.errors import InvalidParameter
 
 TAG = re.compile(r'"([\x21\x23-\x7e]*)"|[\x21\x23-\x2b\x2d-\x7e]+')
 """One entity tag; without its quotes it is taken too, since people type it into curl."""
+
+KEY_CHARS = 256
+
+
+def idempotency_key(request: web.Request) -> str | None:
+    """The Idempotency-Key, None without one; raises UnsupportedParameter for one that is empty or too long."""
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not 1 <= len(key) <= KEY_CHARS:
+        text = f"the Idempotency-Key has more than {KEY_CHARS} characters or none"
+        raise UnsupportedParameter(text, param="Idempotency-Key")
+    return key
 
 
 def quoted(etag: str) -> dict[str, str]:

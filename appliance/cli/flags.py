@@ -84,5 +84,9 @@ def resolved(args: argparse.Namespace) -> Resolved:
         return lay(None)
     from appliance.profiles import load_profile
 
-    data_dir = getattr(args, "data_dir", None) or os.environ.get(PREFIX + "DATA_DIR") or user_data_dir()
-    return lay(load_profile(name, Path(data_dir).expanduser()))
+    return lay(load_profile(name, data_dir(args)))
+
+
+def data_dir(args: argparse.Namespace) -> Path:
+    """The data folder that a command line or the environment names, before any settings are made."""
+    return Path(getattr(args, "data_dir", None) or os.environ.get(PREFIX + "DATA_DIR") or user_data_dir()).expanduser()

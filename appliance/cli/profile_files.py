@@ -18,17 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli.columns import columns, safe
+from appliance.cli.flags import data_dir
 from appliance.machine.host import read_machine
 from appliance.model_files import existing_model
 from appliance.profiles import MOST_BYTES, NoSuchProfile, Problem, ProfileStore, StoredText, examine
 from appliance.profiles.disk import read_bounded
-from appliance.settings import PREFIX, Settings, resolve, user_data_dir
+from appliance.settings import Settings, resolve
+from appliance.swaps.journal import last_served
 from appliance.swaps.planning import fit_row
 from engine.errors import UsageError
-
-
-def data_dir(args: argparse.Namespace) -> Path:
-    return Path(args.data_dir or os.environ.get(f"{PREFIX}DATA_DIR") or user_data_dir()).expanduser()
 
 
 def store_of(args: argparse.Namespace) -> ProfileStore:
@@ -71,7 +69,7 @@ def show_all(args: argparse.Namespace) -> int:
     for name in store.misnamed():
         print(f"colibri: {store.folder / name} is not listed: a profile's file is NAME.yaml, NAME being small letters, "
               "digits, '.', '_' and '-'", file=sys.stderr)  # fmt: skip
-    last = _last_served(data_dir(args))
+    last = last_served(data_dir(args))
     if args.json:
         print(json.dumps({"folder": str(store.folder), "last": last, "profiles": rows}, ensure_ascii=False))
         return 0
@@ -89,15 +87,6 @@ def show_all(args: argparse.Namespace) -> int:
             print(f"{row['name']}: {row['fit']}: {row['fit_reason']}")
     print(f"edits lie in {store.folder}" + ("; * served last" if last else ""), file=sys.stderr)
     return 0
-
-
-def _last_served(folder: Path) -> str | None:
-    """Read here, not by a Journal: opening one is the service's right, it tidies the file."""
-    try:
-        name = json.loads((folder / "active.json").read_bytes()[:4096])["name"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return name if isinstance(name, str) else None
 
 
 def _row(args: argparse.Namespace, store: ProfileStore, name: str) -> dict[str, Any] | None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from appliance.cli.flags import data_dir
 from appliance.keys import MAX_FILE_BYTES
-from appliance.settings import user_data_dir
 from engine.errors import ColibriError, NotAuthorised, Unreachable, UsageError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -108,9 +108,8 @@ def add_remote(parser: argparse.ArgumentParser) -> None:
 def remote(args: argparse.Namespace) -> Remote:
     """The service that a command line and the environment name."""
     url = _address(args.url or os.environ.get("COLIBRI_URL") or DEFAULT_URL)
-    data_dir = Path(getattr(args, "data_dir", None) or os.environ.get("COLIBRI_DATA_DIR") or user_data_dir())
     key = "" if args.key_file else os.environ.get("COLIBRI_ADMIN_KEY", "").strip()
-    key = key or admin_key(args.key_file or data_dir.expanduser() / "keys")
+    key = key or admin_key(args.key_file or data_dir(args) / "keys")
     if not (key.isascii() and key.isprintable() and " " not in key):
         raise UsageError("the admin key holds characters that no HTTP header can carry; use letters, digits and signs")
     return Remote(url, key, who())

@@ -23,7 +23,6 @@ class Engine:
 
     worker_swap: int = 0
     n_waiting: int = 0
-    is_ready: bool = False
     notes: tuple[str, ...] = ()
 
 

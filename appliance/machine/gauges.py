@@ -15,7 +15,7 @@ from typing import Any
 from appliance.machine.cgroups import levels
 from appliance.machine.cores import Cores, Node, temperature
 from appliance.machine.host import read_machine, thp
-from appliance.machine.kernel_files import meminfo, read_text
+from appliance.machine.kernel_files import meminfo, pairs, read_text
 
 FRESH_S = 1.0
 STALE_S = 30.0
@@ -127,11 +127,7 @@ def _major_faults(root: Path, pid: int) -> int | None:
 
 def _disk_read(root: Path, pid: int) -> int | None:
     """Bytes that really came from a disk for this process."""
-    for line in read_text(root / f"proc/{pid}/io").splitlines():
-        name, _, value = line.partition(":")
-        if name == "read_bytes" and value.strip().isdigit():
-            return int(value)
-    return None
+    return pairs(root / f"proc/{pid}/io").get("read_bytes:")
 
 
 def _rate(before: int | None, after: int | None, seconds: float) -> float | None:

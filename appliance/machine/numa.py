@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.machine.kernel_files import cpu_list
+from appliance.machine.kernel_files import cpu_list, read_text
 
 PROBE_S = 5.0
 _AS_IT_IS = {
@@ -80,18 +80,18 @@ def bound_to(placed: tuple[str, ...], root: Path = Path("/"), leaving: int | Non
 
 def nodes(root: Path, leaving: int | None = None) -> list[Node]:
     """The nodes with memory that cpuset and affinity leave us, by number."""
-    status = _read(root / "proc/self/status")
+    status = read_text(root / "proc/self/status")
     mems, cpus = _listed(status, "Mems_allowed_list"), _listed(status, "Cpus_allowed_list")
     back = _pages_of(root, leaving)
     found = []
     for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
         number = int(folder.name[4:])
-        facts = {name: int(kb) * 1024 for name, kb in re.findall(r"(\S+):\s+(\d+) kB", _read(folder / "meminfo"))}
+        facts = {name: int(kb) * 1024 for name, kb in re.findall(r"(\S+):\s+(\d+) kB", read_text(folder / "meminfo"))}
         if not facts.get("MemTotal") or (mems is not None and number not in mems):
             continue
         cache = max(0, facts.get("FilePages", 0) - facts.get("Shmem", 0))
         room = facts.get("MemFree", 0) + cache + back.get(number, 0)
-        here = cpu_list(_read(folder / "cpulist").strip())
+        here = cpu_list(read_text(folder / "cpulist").strip())
         found.append(Node(number, tuple(c for c in here if cpus is None or c in cpus), room))
     return sorted(found)
 
@@ -99,7 +99,7 @@ def nodes(root: Path, leaving: int | None = None) -> list[Node]:
 def _pages_of(root: Path, pid: int | None) -> dict[int, int]:
     """Bytes of a process's own pages per node; pages of files are room already."""
     found: dict[int, int] = {}
-    for line in _read(root / f"proc/{pid}/numa_maps").splitlines() if pid is not None else ():
+    for line in read_text(root / f"proc/{pid}/numa_maps").splitlines() if pid is not None else ():
         if "anon=" not in line:
             continue
         size = re.search(r"kernelpagesize_kB=(\d+)", line)
@@ -121,10 +121,3 @@ def _probe(words: tuple[str, ...]) -> str:
 def _listed(status: str, name: str) -> frozenset[int] | None:
     found = re.search(rf"^{name}:\s*(\S+)", status, re.M)
     return frozenset(cpu_list(found[1])) if found else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

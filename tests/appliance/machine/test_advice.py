@@ -26,7 +26,7 @@ IDLE_NODE = [WELL.nodes[0], replace(WELL.nodes[1], util=0.04)]
 
 
 def test_a_machine_that_is_well_or_tells_nothing_has_no_warnings() -> None:
-    assert warnings(WELL, Engine(n_waiting=3, is_ready=True)) == []
+    assert warnings(WELL, Engine(n_waiting=3)) == []
     assert warnings(UNKNOWN, Engine(n_waiting=3)) == []
 
 

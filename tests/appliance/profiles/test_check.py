@@ -1,11 +1,10 @@
 """What a profile may say: keys in their places, and values that make sense together. Not here: YAML (test_strict)."""
 
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
-from appliance.profiles import BadProfile, check, read_profile
+from appliance.profiles import BadProfile, check
 from appliance.profiles.problems import errors
 from appliance.profiles.schema import ALSO, GROUPS, KEYS, PLANNED, TOP, default_words, fields, path_of, takes
 from appliance.settings import Settings, about, resolve
@@ -124,11 +123,9 @@ def test_an_editor_learns_of_every_key_what_it_takes_and_has() -> None:
     assert found["model"]["value"] is None and all(row["help"] for row in found.values())
 
 
-def test_a_file_anywhere_is_told_by_its_path_and_the_number_of_further_problems(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("name: x\nctx_sise: 4096\nctx_size: -1\nfallback: fallback\n")
-    with pytest.raises(BadProfile) as caught:
-        read_profile(tmp_path / "x.yaml")
-    path = tmp_path / "x.yaml"
-    words = f"{path} line 2: nothing reads the key 'ctx_sise' (did you mean 'ctx_size'?) (and 1 more)"
-    assert caught.value.message == words
-    assert [p["line"] for p in caught.value.extra["problems"]] == [2, 3]  # type: ignore[attr-defined]
+def test_the_first_problem_is_told_with_its_place_and_the_number_of_further_ones() -> None:
+    _, problems = check("name: x\nctx_sise: 4096\nctx_size: -1\n", "x", KNOWN)
+    error = BadProfile.of("profile x", problems)
+    words = "profile x line 2: nothing reads the key 'ctx_sise' (did you mean 'ctx_size'?) (and 1 more)"
+    assert error.message == words
+    assert [p["line"] for p in error.extra["problems"]] == [2, 3]  # type: ignore[attr-defined]
