@@ -211,6 +211,17 @@ def _ask_until(fd: int, line: bytes, word: bytes) -> None:
                 break
 
 
+def _begin_a_long_answer(fd: int) -> None:
+    """Ask until an answer of 200 bytes is still going: unread, it cannot end meanwhile; after a short one ask again."""
+    answer, until = b"> ", time.monotonic() + 90
+    while len(answer) < 200:
+        assert time.monotonic() < until, answer
+        if answer.endswith(b"> "):
+            os.write(fd, b"Hello\r")
+            answer = _read_until(fd, b"Hello").partition(b"Hello")[2]
+        answer += _read_for(fd, 0.5)
+
+
 def test_ctrl_c_in_a_terminal_stops_the_answer_not_the_chat(model: str) -> None:
     ours, theirs = pty.openpty()
     process = started("chat", "-m", model, "--temp", "3", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-t", "1",
@@ -225,11 +236,7 @@ def test_ctrl_c_in_a_terminal_stops_the_answer_not_the_chat(model: str) -> None:
                 process.send_signal(signal.SIGINT)
             seen += _read_for(ours, 1.0)
         _ask_until(ours, b"/help\r", b"this list")
-        os.write(ours, b"Hello\r")
-        seen, until = b"", time.monotonic() + 90
-        while len(seen.partition(b"Hello")[2]) < 200:  # in the middle of the answer; unread, it cannot end meanwhile
-            assert time.monotonic() < until, seen
-            seen += _read_for(ours, 0.5)
+        _begin_a_long_answer(ours)
         for _ in range(3):
             process.send_signal(signal.SIGINT)
         _read_until(ours, b"(stopped)")
