@@ -12,12 +12,13 @@ scales once per block, then mixed as in kv_f16.py. A NaN in a key or value makes
 
 from typing import Any
 
+from engine.kernels.dots import VNNI, _dot_u8, _unsigned
 from engine.kernels.half import load_f16, store_f16
 from engine.kernels.jit import kernel, op
 from engine.kernels.kv_f16 import TILE, mixer, page_of
 from engine.kernels.rope import rope
 from engine.kernels.simd import (
-    F32, I32, I64, VNNI, _dot_u8, _fma, _reduce, _unsigned, call, const, f32x8, i8x8, i8x32, i32x8, i64, ir, ld_f16x8,
+    F32, I32, I64, _fma, _reduce, call, const, f32x8, i8x8, i8x32, i32x8, i64, ir, ld_f16x8,
     ld_f32x8, ld_i64, make, mul_f32x8, read, shuffle, splat, st_f32x8, void, write,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, PAGE, POSITIONS

@@ -1,30 +1,21 @@
-"""Vector types in numba and the intrinsics on them, as LLVM IR. Not here: atomics and system calls (sync.py), loops.
+"""Loads, stores, float and i32 arithmetic on vectors, as LLVM IR. Not here: bytes, dot products (dots.py), loops.
 
 A name says what comes out: ld_f32x8(p) loads eight floats, bc_f32x8(p) repeats the float at p in every lane,
 sp_f32x8(x) repeats the value x. Addresses are int64; every load is unaligned; nothing is checked: a program's extents
 are asserted when it is recorded. 256-bit vectors are the only width; SSE4 runs each as two halves (LLVM splits them).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from engine.kernels.half import F16C, load_bf16, load_f16, store_f16, widen
 from engine.kernels.isa import ISA
 from engine.kernels.vec import (
-    F32, I1, I8, I16, I32, I64, Vec, call, cgutils, const, f16x8, f32, f32x8, i8x8, i8x16, i8x32, i16x8, i16x16, i32,
+    F32, I8, I16, I32, I64, Vec, call, const, f16x8, f32, f32x8, i8x8, i8x16, i8x32, i16x8, i16x16, i32,
     i32x8, i64, ir, make, read, shuffle, splat, types, void, write,
 )  # fmt: skip
 
-AVX2, FMA, VNNI = ISA.has("avx2"), ISA.fma, ISA.vnni
-
-
-def _halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:
-    """A 256-bit operation out of two 128-bit ones."""
-    out = []
-    for h in (0, 1):
-        parts = [shuffle(b, v, range(h * v.type.count // 2, (h + 1) * v.type.count // 2)) for v in values]
-        out.append(call(b, name, ir.VectorType(ret.ir.element, ret.n // 2), parts))
-    return shuffle(b, out[0], range(ret.n), out[1])
+FMA = ISA.fma
 
 
 # --- memory ------------------------------------------------------------------------------------------------------
@@ -171,94 +162,7 @@ def _turn8(b: Any, p: Any, stride: Any, out: Any) -> None:
 
 turn8 = make(void, (i64, i64, i64), _turn8)
 
-# --- bytes and the integer dot -----------------------------------------------------------------------------------
-
-lo4 = make(i8x32, (i8x32,), lambda b, v: b.and_(v, const(i8x32, 15)))
-hi4 = make(i8x32, (i8x32,), lambda b, v: b.lshr(v, const(i8x32, 4)))
-nibbles = make(  # 16 bytes -> 32 values: low nibbles, then high ones
-    i8x32, (i8x16,),
-    lambda b, v: shuffle(b, b.and_(v, const(i8x16, 15)), range(32), b.lshr(v, const(i8x16, 4))),
-)  # fmt: skip
-flip_sign = make(i8x32, (i8x32,), lambda b, v: b.xor(v, const(i8x32, -128)))  # int8 -> the same + 128, unsigned
-
-
-def _maddubs(b: Any, u: Any, s: Any) -> Any:
-    """u8 x i8, neighbours summed into i16; saturates, so the caller keeps every sum below 32768."""
-    if AVX2:
-        return call(b, "llvm.x86.avx2.pmadd.ub.sw", i16x16.ir, [u, s])
-    return _halves(b, "llvm.x86.ssse3.pmadd.ub.sw.128", i16x16, [u, s])
-
-
-def _maddwd(b: Any, x: Any, y: Any) -> Any:
-    """i16 x i16, neighbours summed into i32."""
-    if AVX2:
-        return call(b, "llvm.x86.avx2.pmadd.wd", i32x8.ir, [x, y])
-    return _halves(b, "llvm.x86.sse2.pmadd.wd", i32x8, [x, y])
-
-
-def _dpbusd(b: Any, acc: Any, u: Any, s: Any) -> Any:
-    """acc + four products u8 x i8 per i32 lane, without saturation (AVX-VNNI or AVX-512 VNNI)."""
-    return call(b, "llvm.x86.avx512.vpdpbusd.256", i32x8.ir, [acc, u, s])
-
-
-def _sign(b: Any, x: Any, w: Any) -> Any:
-    if AVX2:
-        return call(b, "llvm.x86.avx2.psign.b", i8x32.ir, [x, w])
-    return _halves(b, "llvm.x86.ssse3.psign.b.128", i8x32, [x, w])
-
-
-def _dot_u4(b: Any, *v: Any) -> Any:
-    """Per i32 lane: the sum over j of the four products of w_j (0..15) and x_j. 8 x 2 x 15 x 127 fits 16 bits."""
-    w, x = v[:8], v[8:]
-    if VNNI:
-        acc, odd = const(i32x8, 0), const(i32x8, 0)
-        for j in range(0, 8, 2):
-            acc, odd = _dpbusd(b, acc, w[j], x[j]), _dpbusd(b, odd, w[j + 1], x[j + 1])
-        return b.add(acc, odd)
-    t = [_maddubs(b, w[j], x[j]) for j in range(8)]
-    while len(t) > 1:
-        t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
-    return _maddwd(b, t[0], const(i16x16, 1))
-
-
-dot_u4 = make(i32x8, (i8x32,) * 16, _dot_u4)
-
-
-def _dot_u8(b: Any, acc: Any, u: Any, x: Any, w: Any) -> Any:
-    """acc + four products of int8 w and x per lane. VNNI: u = w + 128 and the caller takes 128 * sum(x) away;
-    otherwise u = |w| and the sign of w moves to x: 2 x 128 x 127 fits 16 bits."""
-    if VNNI:
-        return _dpbusd(b, acc, u, x)
-    return b.add(acc, _maddwd(b, _maddubs(b, u, _sign(b, x, w)), const(i16x16, 1)))
-
-
-dot_i8 = make(i32x8, (i32x8, i8x32, i8x32, i8x32), _dot_u8)
-
-
-def _unsigned(b: Any, w: Any) -> Any:
-    if VNNI:
-        return b.xor(w, const(i8x32, -128))
-    return b.call(
-        cgutils.get_or_insert_function(b.module, ir.FunctionType(i8x32.ir, [i8x32.ir, I1]), "llvm.abs.v32i8"),
-        [w, ir.Constant(I1, 0)],
-    )
-
-
-unsigned_i8 = make(i8x32, (i8x32,), _unsigned)  # the `u` that dot_i8 wants
-dot_bias = make(  # what dot_i8 left in: 128 * the sum at p under VNNI, nothing otherwise
-    f32x8, (i64,),
-    lambda b, p: b.fmul(splat(b, read(b, p, F32), f32x8), const(f32x8, 128.0)) if VNNI else const(f32x8, 0.0),
-)  # fmt: skip
-
-
-def _dot_row(b: Any, w: Any, x: Any) -> Any:
-    """Per i32 lane: four products of neighbouring w (0..15, or 0..31) and x."""
-    if VNNI:
-        return _dpbusd(b, const(i32x8, 0), w, x)
-    return _maddwd(b, _maddubs(b, w, x), const(i16x16, 1))
-
-
-dot_row = make(i32x8, (i8x32, i8x32), _dot_row)
+# --- columns of small numbers ----------------------------------------------------------------------------------------
 
 
 def _column(b: Any, p: Any, stride: Any, kind: Any) -> Any:

@@ -7,11 +7,11 @@ Per block and row: acc = fma(dx, fma(d, sum(q * x), m * sum(x)), acc), x the blo
 activations, dx their scale; once more for the block's fine half, where it has one (kernels/act.py).
 """
 
+from engine.kernels.dots import dot_row, dot_u4, hi4, lo4, nibbles
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    bc4_i8x32, bc_f32x8, column_i32, dot_row, dot_u4, f32, fma_f32x8, hi4, high_f16, i2f, ld_f16, ld_f16x8, ld_f32,
-    ld_f32x8, ld_i8x16, ld_i8x32, ld_i16, ld_i32, ld_u8, lo4, low_f16, mul_f32x8, nibbles, prefetch, st_f32, st_f32x8,
-    st_i16, st_i32, sums8, z_f32x8,
+    bc4_i8x32, bc_f32x8, column_i32, f32, fma_f32x8, high_f16, i2f, ld_f16, ld_f16x8, ld_f32, ld_f32x8, ld_i8x16,
+    ld_i8x32, ld_i16, ld_i32, ld_u8, low_f16, mul_f32x8, prefetch, st_f32, st_f32x8, st_i16, st_i32, sums8, z_f32x8,
 )  # fmt: skip
 from engine.quants.panels import put, put_all, zero
 

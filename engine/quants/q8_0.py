@@ -7,11 +7,11 @@ Per block and row: acc = fma(d * dx, sum(q * x), acc), x the block's int8
 activations, dx their scale; once more for the block's fine half, where it has one (kernels/act.py).
 """
 
+from engine.kernels.dots import dot_bias, dot_i8, unsigned_i8
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    bc4_i8x32, bc_f32x8, column_f16, dot_bias, dot_i8, f32, fma_f32x8, i2f, ld_f16, ld_f16x8, ld_f32, ld_f32x8, ld_i8,
-    ld_i8x32, ld_i16, ld_i32, mul_f32x8, prefetch, st_f32, st_f32x8, st_i16, st_i32, sub_f32x8, sums8, unsigned_i8,
-    z_f32x8, z_i32x8,
+    bc4_i8x32, bc_f32x8, column_f16, f32, fma_f32x8, i2f, ld_f16, ld_f16x8, ld_f32, ld_f32x8, ld_i8, ld_i8x32, ld_i16,
+    ld_i32, mul_f32x8, prefetch, st_f32, st_f32x8, st_i16, st_i32, sub_f32x8, sums8, z_f32x8, z_i32x8,
 )  # fmt: skip
 from engine.quants.panels import put, put_all, zero
 
