@@ -1,8 +1,9 @@
 """Activations as the matrix kernels want them. Not here: norms (norm.py), the weights' formats (quants/).
 
     "f32"   float32 [T][k]
-    "q32"   twice, coarse then fine:  int8 q [k/32][T][32] | f32 d [k/32][T] | f32 sum(q) [k/32][T]
+    "q32"   twice, coarse then fine:  [k/32][T] blocks of 48 bytes
 
+    block   | 32 int8 q | d f32 | sum(q) f32 | sum(q[:16]) i32 | sum(q[16:]) i32 |
     x = d * q + d' * q',   d = max|x| / 127,   d' = d / 254, or 0 where the fine half is left out
 
 One level of int8 costs accuracy where a block's step is large: at the few blocks that hold outliers. Those get a second
@@ -10,26 +11,28 @@ level: REFINE times the row's mean step is the border. Measured on SmolLM2 Q4_1,
 0.0036 with one level (llama.cpp's way), 0.0006 with the fine half for 14% of the blocks, 0.0002 for half of them.
 
 Block-major, so that one decoded weight block meets all tokens of a tile one after the other; with T = 1 it is plain.
-Sums are whole numbers below 2^24, kept as f32 because that saves each kernel a conversion per block and token.
+Sums are whole numbers below 2^24; the whole one is kept as f32, which saves a conversion per block and token.
 """
 
 from engine.kernels.jit import inner, op
 from engine.kernels.simd import (
     abs_f32x8, add_i32x8, f2i, f32, fma_f32x8, i2f, ld_f32, ld_f32x8, ld_i64, low8, max_f32x8, mul_f32x8, round_f32x8,
-    sp_f32x8, st_f32, st_f32x8, st_i8x8, sum_f32x8, sum_i32x8, top_f32x8, z_f32x8,
+    sp_f32x8, st_f32, st_f32x8, st_i8x8, st_i32, sum_f32x8, sum_i32x8, top_f32x8, z_f32x8,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, REPLICATE
 
 import numpy as np  # isort: skip
 
 FORMATS = ("f32", "q32")
+BLOCK = 48  # bytes of a q32 block, and where its parts stand
+SCALE, SUM, HALVES = 32, 36, 40
 REFINE = np.float32(1.5)
 FINE = np.float32(254.0)  # fine steps in a coarse one: what is left over is at most half a coarse step
 
 
 def act_bytes(fmt: str, k: int, tokens: int) -> int:
     """Bytes of `tokens` activations of width k in a format."""
-    return k * tokens * 4 if fmt == "f32" else k // 32 * tokens * 80
+    return k * tokens * 4 if fmt == "f32" else k // 32 * tokens * 2 * BLOCK
 
 
 @inner
@@ -58,21 +61,23 @@ def _eight(x, inverse, step, q, left):
 
 
 @inner
-def _level(x, inverse, step, q, d, s, left):
+def _level(x, inverse, step, block, left):
     """One level of one block; x and left may be the same 32 floats."""
     inv, minus = sp_f32x8(inverse), sp_f32x8(-step)
-    a = add_i32x8(_eight(x, inv, minus, q, left), _eight(x + 32, inv, minus, q + 8, left + 32))
-    b = add_i32x8(_eight(x + 64, inv, minus, q + 16, left + 64), _eight(x + 96, inv, minus, q + 24, left + 96))
-    st_f32(d, step)
-    st_f32(s, f32(sum_i32x8(add_i32x8(a, b))))
+    a = add_i32x8(_eight(x, inv, minus, block, left), _eight(x + 32, inv, minus, block + 8, left + 32))
+    b = add_i32x8(_eight(x + 64, inv, minus, block + 16, left + 64), _eight(x + 96, inv, minus, block + 24, left + 96))
+    first, second = sum_i32x8(a), sum_i32x8(b)
+    st_f32(block + SCALE, step)
+    st_f32(block + SUM, f32(first + second))
+    st_i32(block + HALVES, first)
+    st_i32(block + HALVES + 4, second)
 
 
 @inner
 def quantise(x, k, act, T, t):
     """Token t of T: f32 x [k], which is overwritten with what int8 leaves over."""
     nb = k // 32
-    q, d = act + t * 32, act + nb * T * 32 + t * 4
-    s, fine = d + nb * T * 4, nb * T * 40
+    block, fine = act + t * BLOCK, nb * T * BLOCK
     mean = f32(0.0)
     for b in range(nb):
         mean += _top(x + b * 128)
@@ -81,15 +86,13 @@ def quantise(x, k, act, T, t):
         p = x + b * 128
         top, odd = _top(p), _odd(p)
         step = top / f32(127.0)
-        _level(p, f32(127.0) / top if top > f32(0.0) else f32(0.0), step, q, d, s, p)
+        _level(p, f32(127.0) / top if top > f32(0.0) else f32(0.0), step, block, p)
         if top > border:
-            _level(p, f32(127.0) * FINE / top, step / FINE, q + fine, d + fine, s + fine, p)
+            _level(p, f32(127.0) * FINE / top, step / FINE, block + fine, p)
         else:
-            st_f32(d + fine, f32(0.0))
-        st_f32(d, ld_f32(d) + odd)
-        q += T * 32
-        d += T * 4
-        s += T * 4
+            st_f32(block + fine + SCALE, f32(0.0))
+        st_f32(block + SCALE, ld_f32(block + SCALE) + odd)
+        block += T * BLOCK
 
 
 @inner

@@ -1,6 +1,7 @@
 """Bytes and the integer dot products, as LLVM IR. Not here: loads, float and i32 arithmetic (simd.py).
 
-    dot_u4    eight pairs of weights 0..15 and int8 activations     dot_row   one pair, weights 0..31
+    dot_u4    eight pairs of weights 0..15 and int8 activations     dot_row   one pair, weights 0..63
+    dot_u5    eight pairs of weights 0..31                          dot_u6    four pairs, weights 0..63
     dot_i8    one pair of int8 weights and int8 activations; wants unsigned_i8(w) as well, and dot_bias taken away
 
 Lane r of a result is the sum of the four products at bytes 4r..4r+3. All of them are exact at every level.
@@ -60,21 +61,30 @@ def _sign(b: Any, x: Any, w: Any) -> Any:
     return _halves(b, "llvm.x86.ssse3.psign.b.128", i8x32, [x, w])
 
 
-def _dot_u4(b: Any, *v: Any) -> Any:
-    """Per i32 lane: the sum over j of the four products of w_j (0..15) and x_j. 8 x 2 x 15 x 127 fits 16 bits."""
-    w, x = v[:8], v[8:]
-    if VNNI:
-        acc, odd = const(i32x8, 0), const(i32x8, 0)
-        for j in range(0, 8, 2):
-            acc, odd = _dpbusd(b, acc, w[j], x[j]), _dpbusd(b, odd, w[j + 1], x[j + 1])
-        return b.add(acc, odd)
-    t = [_maddubs(b, w[j], x[j]) for j in range(8)]
-    while len(t) > 1:
-        t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
-    return _maddwd(b, t[0], const(i16x16, 1))
+def _dot(n: int, most: int) -> Any:
+    """n pairs of w (unsigned) and x per call; `most` products of neighbours may be summed in 16 bits."""
+
+    def emit(b: Any, *v: Any) -> Any:
+        w, x = v[:n], v[n:]
+        if VNNI:
+            acc, odd = const(i32x8, 0), const(i32x8, 0)
+            for j in range(0, n, 2):
+                acc, odd = _dpbusd(b, acc, w[j], x[j]), _dpbusd(b, odd, w[j + 1], x[j + 1])
+            return b.add(acc, odd)
+        t = [_maddubs(b, w[j], x[j]) for j in range(n)]
+        while most > 1 and len(t) > n // most:
+            t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
+        t = [_maddwd(b, p, const(i16x16, 1)) for p in t]
+        while len(t) > 1:
+            t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
+        return t[0]
+
+    return make(i32x8, (i8x32,) * (2 * n), emit)
 
 
-dot_u4 = make(i32x8, (i8x32,) * 16, _dot_u4)
+dot_u4 = _dot(8, 8)  # 8 x 2 x 15 x 127 fits 16 bits
+dot_u5 = _dot(8, 4)  # 4 x 2 x 31 x 127
+dot_u6 = _dot(4, 2)  # 2 x 2 x 63 x 127
 
 
 def _dot_u8(b: Any, acc: Any, u: Any, x: Any, w: Any) -> Any:
@@ -105,7 +115,7 @@ dot_bias = make(  # what dot_i8 left in: 128 * the sum at p under VNNI, nothing 
 
 
 def _dot_row(b: Any, w: Any, x: Any) -> Any:
-    """Per i32 lane: four products of neighbouring w (0..15, or 0..31) and x."""
+    """Per i32 lane: four products of neighbouring w (0..63) and x."""
     if VNNI:
         return _dpbusd(b, const(i32x8, 0), w, x)
     return _maddwd(b, _maddubs(b, w, x), const(i16x16, 1))

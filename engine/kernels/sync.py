@@ -3,7 +3,7 @@
 import platform
 from typing import Any
 
-from engine.kernels.simd import I32, I64, call, cgutils, i64, ir, make, void
+from engine.kernels.vec import I32, I64, call, cgutils, i64, ir, make, void
 
 _X86 = platform.machine() in ("x86_64", "AMD64")
 SYS_FUTEX = 202 if _X86 else 98

@@ -1,4 +1,4 @@
-"""What a quant module offers, and the stores they share. Not here: any block format.
+"""What a quant module offers, and the loads and stores they share. Not here: any block format, the walks (walk.py).
 
 A *panel* is eight rows of a matrix interleaved so that one vector lane is one row: no horizontal sums, and eight
 scales are one load. It has the same bytes as the file's eight rows, in another order. A quant module offers
@@ -13,14 +13,10 @@ n counts blocks in a row, T tokens in `act`, ldy bytes from token to token; add 
 `one`, more through `tile`, which keeps accumulators in scratch (t1 - t0 vectors of 32 bytes): both run the same f32
 chain, blocks ascending, so a token's result does not depend on its company. File-layout rows read eight rows at once
 and run the panel's float code on a vector whose lane is the row: same bits again.
-
-Few-row kernels with accumulators in registers are not needed: `tile` at 2..8 tokens costs two L1 accesses more per
-block and token (docs/decisions.md). The walk over panels stands in each module, twenty lines alike: a function handed
-over as an argument makes a kernel that numba cannot cache.
 """
 
 from engine.kernels.jit import inner
-from engine.kernels.simd import add_f32x8, ld_f32x8, st_f32x8, z_f32x8
+from engine.kernels.simd import add_f32x8, ld_f32x8, ld_i16, ld_i32, st_f32x8, st_i16, st_i32, z_f32x8
 
 
 @inner
@@ -43,3 +39,18 @@ def zero(p, n):
     """Clear n vectors."""
     for i in range(n):
         st_f32x8(p + i * 32, z_f32x8())
+
+
+@inner
+def pack_shorts(w, stride, out):
+    """Two bytes of each of eight rows, one after the other."""
+    for r in range(8):
+        st_i16(out + r * 2, ld_i16(w + r * stride))
+
+
+@inner
+def pack_words(w, stride, n, out):
+    """n groups of four bytes of each of eight rows, a group's eight next to each other."""
+    for r in range(8):
+        for g in range(n):
+            st_i32(out + g * 32 + r * 4, ld_i32(w + r * stride + g * 4))

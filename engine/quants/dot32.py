@@ -1,0 +1,65 @@
+"""A panel's 32 columns as eight vectors, and their dot product with an activation block. Not here: formats, file rows.
+
+Byte 4r + c of vector g is row r's column 4g + c. x is the address of an activation block (kernels/act.py).
+"""
+
+from engine.kernels.dots import dot_u4, dot_u5, dot_u6, hi4, lo4
+from engine.kernels.fields import field
+from engine.kernels.jit import inner
+from engine.kernels.simd import bc4_i8x32, ld_i8x32
+
+
+@inner
+def eight_vectors(p):
+    """256 bytes."""
+    return (
+        ld_i8x32(p), ld_i8x32(p + 32), ld_i8x32(p + 64), ld_i8x32(p + 96),
+        ld_i8x32(p + 128), ld_i8x32(p + 160), ld_i8x32(p + 192), ld_i8x32(p + 224),
+    )  # fmt: skip
+
+
+@inner
+def nibble_vectors(p):
+    """128 bytes: low nibbles are columns 0..15, high ones 16..31."""
+    v0, v1, v2, v3 = ld_i8x32(p), ld_i8x32(p + 32), ld_i8x32(p + 64), ld_i8x32(p + 96)
+    return lo4(v0), lo4(v1), lo4(v2), lo4(v3), hi4(v0), hi4(v1), hi4(v2), hi4(v3)
+
+
+@inner
+def field_vectors(p, shift, mask):
+    """256 bytes: a field of each."""
+    v = eight_vectors(p)
+    return (
+        field(v[0], shift, mask), field(v[1], shift, mask), field(v[2], shift, mask), field(v[3], shift, mask),
+        field(v[4], shift, mask), field(v[5], shift, mask), field(v[6], shift, mask), field(v[7], shift, mask),
+    )  # fmt: skip
+
+
+@inner
+def dot_nibbles(v, x):
+    """Weights 0..15."""
+    return dot_u4(
+        v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7],
+        bc4_i8x32(x), bc4_i8x32(x + 4), bc4_i8x32(x + 8), bc4_i8x32(x + 12),
+        bc4_i8x32(x + 16), bc4_i8x32(x + 20), bc4_i8x32(x + 24), bc4_i8x32(x + 28),
+    )  # fmt: skip
+
+
+@inner
+def dot_fives(v, x):
+    """Weights 0..31."""
+    return dot_u5(
+        v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7],
+        bc4_i8x32(x), bc4_i8x32(x + 4), bc4_i8x32(x + 8), bc4_i8x32(x + 12),
+        bc4_i8x32(x + 16), bc4_i8x32(x + 20), bc4_i8x32(x + 24), bc4_i8x32(x + 28),
+    )  # fmt: skip
+
+
+@inner
+def dot_sixes(v, x):
+    """Weights 0..63, columns 0..15 and 16..31 apart."""
+    return dot_u6(
+        v[0], v[1], v[2], v[3], bc4_i8x32(x), bc4_i8x32(x + 4), bc4_i8x32(x + 8), bc4_i8x32(x + 12)
+    ), dot_u6(
+        v[4], v[5], v[6], v[7], bc4_i8x32(x + 16), bc4_i8x32(x + 20), bc4_i8x32(x + 24), bc4_i8x32(x + 28)
+    )  # fmt: skip

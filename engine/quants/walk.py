@@ -1,0 +1,149 @@
+"""The walks over blocks that every format shares: one token, a few, a tile, from panels or from file rows.
+
+A walk is written once here over names that are free in this file and that each format's module gives:
+
+    ROW, PANEL    bytes of a block in a file row; of eight rows' block in a panel
+    SUBS          sub-blocks of 32 columns in a block
+    head          (w) -> vectors             what a block says once: scales, eight rows in the lanes
+    head_rows     (w, stride) -> vectors     the same of eight file rows
+    scales        (h, j) -> vectors          of sub-block j
+    values        (w, j) -> eight i8x32      weights of sub-block j: byte 4r + c of vector g is row r's column 4g + c
+    total         (v, c, x) -> i32x8         sums over 32 columns; x an activation block, c what `scales` gave
+    row_values    (w, j) -> i8x32            a file row's 32 weights, column after column
+    total_rows    (w, stride, c, j, x)       the same as `total` of eight file rows; has a default made of row_values
+    join          (acc, total, c, x) -> acc  one step of the f32 chain
+    pack_block    (w, stride, out)           eight file rows' block to a panel's
+
+`walks(globals())` at the end of a module binds copies of these functions to the module's own names. numba resolves a
+global name when it compiles, so each copy becomes a kernel of that format; a function handed over as an argument, or a
+closure, would never be found in the cache again. Not here: any format; the chains of float types (floats.py), which
+give one, tile, one_row and pack_eight themselves.
+"""
+# ruff: noqa: F821
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from engine.kernels.act import BLOCK, SCALE
+from engine.kernels.jit import Kernel, inner, kernel
+from engine.kernels.dots import dot_row
+from engine.kernels.simd import f32, ld_f32, ld_f32x8, ld_i8x32, prefetch, st_f32x8, sums8, z_f32x8
+from engine.quants.panels import put, put_all, zero
+
+
+def step(acc, v, c, x, fine):
+    """A sub-block of one token: coarse, then fine where the scale says that there is a fine half."""
+    acc = join(acc, total(v, c, x), c, x)
+    if ld_f32(x + fine + SCALE) != f32(0.0):
+        acc = join(acc, total(v, c, x + fine), c, x + fine)
+    return acc
+
+
+def one(w, act, T, t, n):
+    """Token t of T times one panel of n blocks: eight results."""
+    x, fine = act + t * BLOCK, n * SUBS * T * BLOCK
+    acc = z_f32x8()
+    for _ in range(n):
+        h = head(w)
+        for j in range(SUBS):
+            acc = step(acc, values(w, j), scales(h, j), x, fine)
+            x += T * BLOCK
+        w += PANEL
+    return acc
+
+
+def tile(w, act, T, t0, t1, n, out):
+    """Tokens t0..t1 times one panel; `out` holds their accumulators, one vector a token."""
+    x, fine = act, n * SUBS * T * BLOCK
+    for _ in range(n):
+        h = head(w)
+        for j in range(SUBS):
+            v, c = values(w, j), scales(h, j)
+            a = out
+            for y in range(x + t0 * BLOCK, x + t1 * BLOCK, BLOCK):
+                st_f32x8(a, step(ld_f32x8(a), v, c, y, fine))
+                a += 32
+            x += T * BLOCK
+        w += PANEL
+
+
+def total_rows(w, stride, _c, j, x):
+    """Sums of unsigned weights, eight rows in the lanes."""
+    a, u = ld_i8x32(x), w + 4 * stride
+    return sums8(
+        dot_row(row_values(w, j), a), dot_row(row_values(w + stride, j), a),
+        dot_row(row_values(w + 2 * stride, j), a), dot_row(row_values(w + 3 * stride, j), a),
+        dot_row(row_values(u, j), a), dot_row(row_values(u + stride, j), a),
+        dot_row(row_values(u + 2 * stride, j), a), dot_row(row_values(u + 3 * stride, j), a),
+    )  # fmt: skip
+
+
+def one_row(w, stride, act, T, t, n, _panel):
+    """Token t of T times eight file rows, `stride` bytes apart."""
+    x, fine = act + t * BLOCK, n * SUBS * T * BLOCK
+    acc, ahead = z_f32x8(), w + 8 * stride  # the next eight rows: hardware follows no eight streams
+    for _ in range(n):
+        for i in range(0, 8 * ROW, 64):
+            prefetch(ahead + i)
+        h = head_rows(w, stride)
+        for j in range(SUBS):
+            c = scales(h, j)
+            acc = join(acc, total_rows(w, stride, c, j, x), c, x)
+            if ld_f32(x + fine + SCALE) != f32(0.0):
+                acc = join(acc, total_rows(w, stride, c, j, x + fine), c, x + fine)
+            x += T * BLOCK
+        w += ROW
+        ahead += 8 * ROW
+    return acc
+
+
+def pack_eight(w, n, out):
+    """Eight file rows of n blocks, one after the other, to a panel."""
+    stride = n * ROW
+    for _ in range(n):
+        pack_block(w, stride, out)
+        w += ROW
+        out += PANEL
+
+
+def panels(w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
+    for p in range(p0, p1):
+        panel = w + p * n * PANEL
+        if t1 - t0 == 1:
+            put(y + p * 32 + t0 * ldy, one(panel, act, T, t0, n), add)
+        else:
+            zero(scratch, t1 - t0)
+            tile(panel, act, T, t0, t1, n, scratch)
+            put_all(y + p * 32, ldy, t0, t1, scratch, add)
+
+
+def rows(w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
+    panel = scratch + (t1 - t0) * 32
+    for p in range(p0, p1):
+        eight = w + p * 8 * n * ROW
+        if t1 - t0 == 1:
+            put(y + p * 32 + t0 * ldy, one_row(eight, n * ROW, act, T, t0, n, panel), add)
+        else:
+            pack_eight(eight, n, panel)
+            zero(scratch, t1 - t0)
+            tile(panel, act, T, t0, t1, n, scratch)
+            put_all(y + p * 32, ldy, t0, t1, scratch, add)
+
+
+def pack(file_rows, n, out):
+    pack_eight(file_rows, n, out)
+
+
+def walks(space: dict[str, Any]) -> tuple[Kernel, Kernel, Kernel]:
+    """`panels`, `rows` and `pack` of the format whose module's globals are `space`; what it defines itself is kept."""
+    names = {**globals(), **space}
+    for function in (step, one, tile, total_rows, one_row, pack_eight):
+        if function.__name__ not in space:
+            names[function.__name__] = inner(_bound(function, names))
+    return kernel(12)(_bound(panels, names)), kernel(12)(_bound(rows, names)), kernel(3)(_bound(pack, names))
+
+
+def _bound(function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """The same code over other globals."""
+    return FunctionType(function.__code__, names, function.__name__)
