@@ -21,6 +21,7 @@ from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter
 from engine.kernels import step
 from engine.kernels.program import Buffer, Recorded
 from engine.kernels.team import Team
+from engine.kernels.timing import OpTime
 from engine.sampling import SamplerSlot, Sampling
 
 MAX_OUT = 16  # rows of logits in one step
@@ -200,6 +201,18 @@ class Engine:
         return int(self._words[step.LAYER // 8])
 
     # --- for measuring ---
+
+    def start_timing(self) -> None:
+        """Take the time of every op of the steps from now on."""
+        self._m.team.start_timing()
+
+    def pause_timing(self, is_paused: bool) -> None:
+        """Leave the next steps out, or in again."""
+        self._m.team.is_timed = not is_paused
+
+    def stop_timing(self) -> list[OpTime]:
+        """What they took, op by op in the order of the program."""
+        return self._m.team.stop_timing()
 
     def logits(self, ids: Ids[int], top: int) -> list[list[tuple[int, float]]]:
         """Teacher-forced: for each of `ids` the `top` likeliest next tokens after it with their ln(probability)."""

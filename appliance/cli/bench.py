@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from appliance.cli.bench_lists import MOST_TESTS, Test, engines_of, tests_of
+from appliance.cli.bench_ops import SCOPES, op_rows
 from appliance.cli.bench_rows import FORMATS, Printer, test_name, with_samples
 from appliance.cli.ceilings import read_gbps
 from appliance.cli.flags import MODEL, add_settings, resolved
@@ -38,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tests.add_argument("-pg", metavar="PP,TG", action="append", default=[], help="a prompt and an answer as one test")
     tests.add_argument("-r", "--repeat", "--repetitions", type=int, default=5, metavar="N", help="runs per test")
     tests.add_argument("--no-warmup", action="store_true", help="no uncounted run before each test")
+    tests.add_argument("--per-op", nargs="?", const=SCOPES[0], choices=SCOPES, metavar="BY",
+                       help="time every op as well, summed by op or, with `layer`, by layer; md or json")  # fmt: skip
     tests.add_argument("-o", "--output", choices=FORMATS, default="md", help="on stdout (default: md)")
     engines = parser.add_argument_group("engine, each a list")
     for names in (("-t", "--threads"), ("-tb", "--threads-batch"), ("-b", "--batch-size"), ("-ub", "--ubatch-size"),
@@ -58,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     n_tests = len(tests) * len(engines)
     if n_tests > MOST_TESTS:
         raise UsageError(f"{n_tests} tests are asked for, {MOST_TESTS} are the most; shorten the lists")
+    if args.per_op and args.output not in ("md", "json"):
+        raise UsageError(f"--per-op prints md or json, not {args.output}")
     needed = max(t.n_depth + t.n_prompt + t.n_gen for t in tests) + 1
     printer, ceilings = Printer(args.output), dict[int, float | None]()
     count = itertools.count(1)
@@ -69,7 +74,10 @@ def run(args: argparse.Namespace) -> int:
             threads = row["n_threads"]
             if threads not in ceilings:
                 ceilings[threads] = read_gbps(threads)
-            _print(printer.row(_with_ceiling(row, bench.bytes_per_token(test), ceilings[threads])))
+            row = _with_ceiling(row, bench.bytes_per_token(test), ceilings[threads])
+            if args.per_op:
+                row["ops"] = op_rows(bench.op_times(test), args.per_op, row["ceiling_gbps"])
+            _print(printer.row(row))
         local.close()
     _print(printer.end())
     return 0
@@ -120,12 +128,39 @@ class _Bench:
         return sum(self._sizes.values()) - apart + float(info.kv_bytes * depth / info.n_ctx)
 
     def _samples(self, test: Test, runs: int) -> Iterator[int]:
-        """Nanoseconds of each run. The ids are random but the same in each: no run meets another's cache."""
-        ids = random.Random(0).choices(range(self._engine.info.n_vocab), k=test.n_depth + test.n_prompt or 1)
-        if not test.n_prompt and test.n_depth:
-            ids = ids[: test.n_depth]
+        """Nanoseconds of each run."""
+        ids = self._ids(test)
         for _ in range(runs):
             yield self._one(ids, test)
+
+    def _ids(self, test: Test) -> list[int]:
+        """Random but the same in each run: none meets another's cache."""
+        return random.Random(0).choices(range(self._engine.info.n_vocab), k=test.n_depth + test.n_prompt or 1)
+
+    def op_times(self, test: Test) -> list[Any]:
+        """The ops of `repeat` runs of a test, each with its time (engine OpTimes)."""
+        return [t for times in self._local.stream(lambda: (self._timed(test) for _ in "1")) for t in times]
+
+    def _timed(self, test: Test) -> list[Any]:
+        from engine.sampling import Sampling
+
+        engine = self._engine
+        ids = self._ids(test)
+        n_before = test.n_depth if test.n_prompt else len(ids)
+        engine.start_timing()
+        for _ in range(self._repeat):
+            seq = engine.open(ids, Sampling(temperature=0.0), test.n_gen + 1, frozenset(), 0)
+            try:
+                engine.pause_timing(n_before > 0)
+                out = None
+                while out is None or out.token is None:
+                    out = _step(engine, seq)
+                    engine.pause_timing(out.done < n_before)
+                for _ in range(test.n_gen):
+                    _step(engine, seq)
+            finally:
+                engine.close(seq)
+        return engine.stop_timing()
 
     def _one(self, ids: list[int], test: Test) -> int:
         from engine.sampling import Sampling

@@ -6,6 +6,8 @@ import json
 import statistics
 from typing import Any
 
+from appliance.cli.bench_ops import ops_table
+
 FORMATS = ("md", "json", "jsonl", "csv")
 
 
@@ -50,7 +52,7 @@ class Printer:
         if self._kind == "csv":
             return _csv(list(row)) * is_first + _csv([_cell(value) for value in row.values()])
         if self._kind == "md":
-            return _HEADER * is_first + _table_line(row)
+            return _HEADER * (is_first or "ops" in row) + _table_line(row) + _ops(row)
         return ""
 
     def end(self) -> str:
@@ -76,6 +78,11 @@ def _table_line(row: dict[str, Any]) -> str:
     )  # fmt: skip
     padded = (f"{cell!s:>{width}}" for cell, (_, width) in zip(cells, _COLUMNS, strict=True))
     return "| " + " | ".join(padded) + " |\n"
+
+
+def _ops(row: dict[str, Any]) -> str:
+    """The table of ops below a test's line, where it was asked for."""
+    return "\n" + ops_table(row["ops"], row["ceiling_gbps"]) + "\n" if "ops" in row else ""
 
 
 def _ceiling(row: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Replays a recorded program on a team of threads that meet at barriers. Not here: the recording (program.py).
 
     job block    0 records   8 how many   16 step block   24 counters   32 how many   40 threads of this job
+                 48 another replay to use (timed.py), or 0   56 what that one writes into
     sync block   lines of 64 bytes: ARRIVED, GENERATION, JOB (number * 256 + threads), QUIT, SLEEPERS
 
 The last thread to reach a barrier reads the cancel and error words and publishes go or stop in the generation's low
@@ -84,6 +85,15 @@ def _replay(tid, nth, job, sy):
     meet(sy, nth, st)
 
 
+@inner
+def _go(tid, nth, job, sy):
+    other = ld_i64(job + 48)
+    if other != 0:
+        invoke_op(other, tid, nth, job, sy)
+    else:
+        _replay(tid, nth, job, sy)
+
+
 @kernel(2)
 def run_job(job, sy):
     """Thread 0: clear the counters, wake the team, do its own share; returns when all are through."""
@@ -93,7 +103,7 @@ def run_job(job, sy):
     nth = ld_i64(job + 40)
     if nth > 1:
         _publish(sy, JOB, (atomic_load(sy + JOB) // 256 + 1) * 256 + nth)
-    _replay(0, nth, job, sy)
+    _go(0, nth, job, sy)
 
 
 @kernel(3)
@@ -107,4 +117,4 @@ def serve(tid, job, sy):
             return
         nth = seen & 255  # from the word itself: the job block may already describe the next job
         if tid < nth:
-            _replay(tid, nth, job, sy)
+            _go(tid, nth, job, sy)

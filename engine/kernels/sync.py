@@ -8,6 +8,7 @@ from engine.kernels.vec import I32, I64, call, cgutils, i64, ir, make, void
 _X86 = platform.machine() in ("x86_64", "AMD64")
 SYS_FUTEX = 202 if _X86 else 98
 WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
+CLOCK_MONOTONIC = 1
 
 
 def _at(b: Any, p: Any) -> Any:
@@ -30,6 +31,13 @@ def _syscall(b: Any, *values: Any) -> Any:
     return b.call(function, list(values))
 
 
+def _clock(b: Any) -> Any:
+    at = cgutils.alloca_once(b, ir.ArrayType(I64, 2))
+    call(b, "clock_gettime", I32, [ir.Constant(I32, CLOCK_MONOTONIC), b.bitcast(at, I64.as_pointer())])
+    seconds, ns = (b.load(cgutils.gep_inbounds(b, at, 0, i)) for i in (0, 1))
+    return b.add(b.mul(seconds, ir.Constant(I64, 10**9)), ns)
+
+
 def _store(b: Any, p: Any, v: Any) -> None:
     b.store_atomic(v, _at(b, p), "release", 8)
 
@@ -48,6 +56,7 @@ atomic_store = make(void, (i64, i64), _store)
 atomic_add = make(i64, (i64, i64), lambda b, p, v: b.atomic_rmw("add", _at(b, p), v, "seq_cst"))  # -> the old value
 pause = make(void, (), _pause)
 sched_yield = make(void, (), _yield)
+clock_ns = make(i64, (), _clock)  # 25 ns a call
 futex = make(i64, (i64,) * 5, _syscall)  # (SYS_FUTEX, address, operation, value, timeout)
 invoke_op = _invoke(4)  # (address, op record, thread id, thread count, step block)
 invoke_matmul = _invoke(12)  # (address, the twelve arguments of a quant's `panels` or `rows`)

@@ -12,6 +12,8 @@ import numpy as np
 from engine.kernels.program import Buffer, Recorded
 from engine.kernels.runner import JOB, QUIT, SYNC_BYTES, run_job, serve
 from engine.kernels.step import CANCEL, ERROR, N_WORDS
+from engine.kernels.timed import replay_timed
+from engine.kernels.timing import OpTime, Timing
 
 KERNELS = (run_job, serve)
 
@@ -23,6 +25,8 @@ class Team:
         assert 1 <= size < 256, size
         self.size, self._cpus, self._pinned = size, tuple(cpus), False
         self._sync, self._job = Buffer(SYNC_BYTES), Buffer(64)
+        self._timings: dict[int, Timing] = {}
+        self.is_timed = False
         self.step = Buffer(N_WORDS * 8)
         self.words = self.step.view(np.int64)  # the step block, by word (offset / 8)
         self._threads = [threading.Thread(target=self._work, args=(tid,), daemon=True) for tid in range(1, size)]
@@ -44,12 +48,34 @@ class Team:
             self._pinned = True
         n = min(threads, self.size)
         job = self._job.view(np.int64)
-        job[:6] = (
-            program.records.address, program.n_ops, self.step.address,
-            program.counters.address, program.n_counters, n,
+        timing = self._timing(program)
+        job[:8] = (
+            program.records.address, program.n_ops, self.step.address, program.counters.address, program.n_counters, n,
+            replay_timed.address if timing else 0, timing.address if timing else 0,
         )  # fmt: skip
         run_job(self._job.address, self._sync.address)
-        return not (self.words[CANCEL // 8] or self.words[ERROR // 8])
+        if self.words[CANCEL // 8] or self.words[ERROR // 8]:
+            return False
+        if timing:
+            timing.count(self.words, n)
+        return True
+
+    def _timing(self, program: Recorded) -> Timing | None:
+        if not self.is_timed:
+            return None
+        if id(program) not in self._timings:
+            self._timings[id(program)] = Timing(program, self.size)
+        return self._timings[id(program)]
+
+    def start_timing(self) -> None:
+        """From the next replay on, take the time of every op, from zero."""
+        _ = replay_timed.address
+        self._timings, self.is_timed = {}, True
+
+    def stop_timing(self) -> list[OpTime]:
+        """What the replays since `start_timing` took, op by op; they are not timed any more."""
+        timings, self._timings, self.is_timed = self._timings, {}, False
+        return [row for timing in timings.values() for row in timing.rows()]
 
     def cancel(self) -> None:
         """Make the running replay, or the next, stop at its next barrier; safe from any thread."""

@@ -18,7 +18,7 @@ from engine.kernels.jit import Kernel
 from engine.kernels.matmul import TOKENS, matmul
 from engine.kernels.merge import merged
 from engine.kernels.norm import rms_norm
-from engine.kernels.program import Buffer, Program
+from engine.kernels.program import Buffer, Program, Work
 from engine.kernels.step import N_ROWS, PAGE, REPLICATE
 from engine.models.shape import DecoderShape
 from engine.weights.tensor import Matrix, Table, Vector
@@ -90,7 +90,10 @@ class Parts:
 
     def embed(self, table: Table) -> None:
         assert table.k == self.shape.n_embd and self.x.n_bytes >= self.max_rows * table.k * 4
-        self.program.add(embed, table.address, table.row_bytes, table.blocks, table.unpack, self.x.address, table.k * 4)
+        self.program.add(
+            embed, table.address, table.row_bytes, table.blocks, table.unpack, self.x.address, table.k * 4,
+            work=Work(table.name, row_bytes=table.row_bytes),
+        )  # fmt: skip
         self.program.barrier()
 
     def norm(self, weight: Vector, out: Act, rows: int = N_ROWS) -> None:
@@ -99,7 +102,7 @@ class Parts:
         assert weight.k == out.k == k and k % 8 == 0, (weight.name, weight.k, out.k, k)
         self.program.add(
             rms_norm, self.x.address, k * 4, weight.address, k, float(self.shape.eps), *out.addresses, out.copies,
-            self.scratch.address, self.scratch_bytes, rows,
+            self.scratch.address, self.scratch_bytes, rows, work=Work(weight.name, n_bytes=weight.k * 4, rows=rows),
         )  # fmt: skip
         self.program.tile_barrier()
 
@@ -114,6 +117,7 @@ class Parts:
                 self.program.add(
                     matmul, address, m.body, act.of(m), act.copies, m.blocks, y.address + at * 4, ldy * 4, count,
                     int(add), self.scratch.address, self.scratch_bytes, rows, counter=True,
+                    work=Work(m.name, n_bytes=count * m.panel_bytes, row_macs=count * 8 * m.k, rows=rows),
                 )  # fmt: skip
 
     def swiglu(self, gate: Matrix, up: Matrix, act: Act, hidden: Buffer, out: Act) -> None:
@@ -123,6 +127,10 @@ class Parts:
         self.program.add(
             swiglu, gate.address, gate.body, act.of(gate), gate.blocks, up.address, up.body, act.of(up), up.blocks,
             act.copies, gate.n, hidden.address, self.scratch.address, self.scratch_bytes, counter=True,
+            work=Work(
+                f"{gate.name}+{up.name}", n_bytes=sum(m.n_panels * m.panel_bytes for m in (gate, up)),
+                row_macs=2 * gate.n * gate.k,
+            ),
         )  # fmt: skip
         self.program.barrier()
         self.program.add(
@@ -147,6 +155,7 @@ class Parts:
             attention.attend, q, ld, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes,
             _of(k, "prepare"), _of(k, "scores"), _of(v, "mix"), self.partials.address, self.max_tiles,
             self._attention_scratch.address, counter=True,
+            work=Work(past_bytes=s.n_kv_heads * kv.head_bytes // PAGE, past_macs=2 * s.n_heads * s.head_dim),
         )  # fmt: skip
         self.program.barrier()
         add(

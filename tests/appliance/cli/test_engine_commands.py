@@ -157,6 +157,19 @@ def test_bench_has_llama_bench_s_fields(model: str) -> None:
     assert "run 3/3" in done.err
 
 
+def test_bench_times_every_op_by_layer_and_in_all(model: str) -> None:
+    words = ["bench", "-m", model, "-p", "0", "-n", "8", "-d", "300", "-t", "2", "-r", "2", "-ub", "256"]
+    rows = json.loads(inside(*words, "--per-op", "layer", "-o", "json").out)[0]["ops"]
+    down = [r for r in rows if r["tensor"] == "ffn_down"]
+    assert [r["layer"] for r in down] == [0, 1] and all(r["bytes"] == 192 * 128 * 18 / 32 for r in down)
+    attend = [r for r in rows if r["op"] == "attend"]
+    assert all(r["bytes"] == pytest.approx(305.5 * 2 * 2 * 64, rel=0.01) for r in attend), "the depth counts, and alone"
+    assert sum(r["share"] for r in rows) == pytest.approx(1, abs=0.01) and any(r["op"] == "barrier" for r in rows)
+    table = inside(*words, "--per-op").out
+    assert "ffn_gate+ffn_up" in table and "waiting" in table and "of ceiling" in table
+    assert inside(*words, "--per-op", "-o", "csv").code == 2
+
+
 def test_chat_from_a_pipe_keeps_the_conversation_and_knows_its_commands(model: str) -> None:
     lines = "Hello\n/help\n/nonsense\nthe bird\n/reset\nHello\n/quit\nnever read\n"
     done = inside("chat", "-m", model, "-n", "4", "--temp", "0", stdin=lines)
