@@ -4,14 +4,15 @@
     while (out := engine.step(seq)).finish is None and not out.cancelled: ...
     engine.close(seq)
 
-A step is schedule (fill the step block), run (replay the program), settle (count positions, read the sampler). It reads
-one chunk of the prompt or makes one token. Every number depends on the sequence's ids alone.
+A step is schedule (fill the row table), run (replay the program), settle (count positions, read the samplers). It makes
+a token for each sequence that has read its prompt and reads prompts with the rows that are left; `step(seq)` is a step
+of one sequence. Every number depends on its sequence's ids alone, not on what else the step carries.
 """
 
 from collections.abc import Callable, Iterator
-from collections.abc import Sequence as Ids
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,20 @@ from engine.kernels import step
 from engine.kernels.program import Buffer, Recorded
 from engine.kernels.team import Team
 from engine.kernels.timing import OpTime
+from engine.rows import RowTable
 from engine.sampling import SamplerSlot, Sampling
+from engine.sequence import Part, Sequence, StepOut, share
 
+FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
 MAX_OUT = 16  # rows of logits in one step
-Phase = Literal["prefill", "decode"]
-Finish = Literal["stop", "length"]
+
+
+class NotFinite(EngineFailed):
+    """The logits of `sequences` were no numbers; the step counts for nobody, the others may go on without them."""
+
+    def __init__(self, sequences: list[Sequence]) -> None:
+        super().__init__("the model computed numbers that are no numbers (NaN); its file may be damaged")
+        self.sequences = sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,35 +68,6 @@ class EngineInfo:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Sequence:
-    """One text being continued. `seed` is the one in use, also when none was given."""
-
-    prompt: NDArray[np.int64]
-    kv: KvSequence
-    sampler: SamplerSlot
-    n_predict: int
-    eog_ids: frozenset[int]
-    seed: int
-    n_generated: int = 0
-    last: int = -1
-    finish: Finish | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StepOut:
-    """What a step did: `done` of `total` prompt tokens are read; `token` was made, with ln(probability) and rivals."""
-
-    phase: Phase
-    done: int
-    total: int
-    token: int | None = None
-    logprob: float | None = None
-    top: list[tuple[int, float]] = field(default_factory=list)
-    finish: Finish | None = None
-    cancelled: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Machinery:
     """What `load` built: the team, the recorded program, the cache, the logits and whatever they point into."""
@@ -107,24 +88,21 @@ class Engine:
         self.info = info
         self._m = machinery
         self._words = machinery.team.words
-        n = info.ubatch_size
-        self._tokens, self._positions, self._pages = (np.zeros(n, np.int64) for _ in range(3))
-        self._out_rows, self._samplers = np.zeros(MAX_OUT, np.int64), np.zeros(MAX_OUT, np.int64)
-        for word, array in (
-            (step.TOKENS, self._tokens), (step.POSITIONS, self._positions), (step.PAGES, self._pages),
-            (step.OUT_ROWS, self._out_rows), (step.SAMPLERS, self._samplers),
-        ):  # fmt: skip
-            self._words[word // 8] = array.ctypes.data
+        self._rows = RowTable(self._words, info.ubatch_size, MAX_OUT)
+        self._budget = min(info.ubatch_size, info.batch_size)
+        self._turn = 0
 
     # --- sequences ---
 
     def open(
-        self, ids: Ids[int], sampling: Sampling, n_predict: int, eog_ids: frozenset[int] = frozenset(),
-        n_logprobs: int = 0,
+        self, ids: Several[int], sampling: Sampling, n_predict: int, eog_ids: frozenset[int] = frozenset(),
+        n_logprobs: int = 0, like: Sequence | None = None,
     ) -> Sequence:  # fmt: skip
         """A sequence that will continue `ids` by up to n_predict tokens; n_logprobs > 0 reports so many rivals of each.
 
-        Raises ContextLengthExceeded when the prompt leaves no room for one token, InvalidParameter for bad ids.
+        What `like` has read of a prompt that begins the same is not read again: their pages are shared.
+        Raises ContextLengthExceeded when the prompt leaves no room for one token, InvalidParameter for bad ids, KvFull
+        when n_parallel sequences are open.
         """
         prompt = self._checked(ids)
         if len(prompt) >= self.info.n_ctx:
@@ -136,10 +114,13 @@ class Engine:
         if n_predict < 1:
             raise InvalidParameter(f"n_predict is {n_predict}; at least 1 token can be asked for", param="n_predict")
         sampler = SamplerSlot(sampling, self.info.n_vocab, ids, n_logprobs or -1)
-        kv = self._m.kv.open()
-        self._words[step.CANCEL // 8] = 0
+        if not self._m.kv.sequences:
+            self._words[step.CANCEL // 8] = 0  # meant for a sequence that is gone
+        kv = self._m.kv.open() if like is None else like.kv.fork()
+        if like is not None:
+            kv.truncate(_common(prompt[:-1], like.prompt[: kv.length]))
         room = self.info.n_ctx - len(prompt)
-        return Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed)
+        return Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
 
     def close(self, seq: Sequence) -> None:
         """Give the sequence's pages back; closing twice does nothing."""
@@ -147,48 +128,66 @@ class Engine:
 
     def step(self, seq: Sequence) -> StepOut:
         """Read the next chunk of the prompt, or make the next token; blocks with the GIL released."""
-        assert seq.finish is None, "the sequence has ended"
-        total, read = len(seq.prompt), min(seq.kv.length, len(seq.prompt))
-        if read < total:
-            ids = seq.prompt[read : read + min(self.info.ubatch_size, self.info.batch_size)]
-            phase: Phase = "prefill"
-        else:
-            ids, phase = np.array([seq.last], np.int64), "decode"
-        done = min(read + len(ids), total)
-        out = [(len(ids) - 1, seq.sampler.address)] if done == total else []
-        if not self._run(seq.kv, ids, out):
-            return StepOut(phase, read, total, cancelled=True)
-        return self._settle(seq, phase, done, total) if out else StepOut(phase, done, total)
+        return self.step_many([seq])[0]
 
-    def _settle(self, seq: Sequence, phase: Phase, done: int, total: int) -> StepOut:
-        drawn = seq.sampler.result()
-        seq.last = drawn.token
-        seq.sampler.accept(drawn.token)
-        seq.n_generated += 1
-        if drawn.token in seq.eog_ids:
-            seq.finish = "stop"
-        elif seq.n_generated >= seq.n_predict:
-            seq.finish = "length"
-        return StepOut(phase, done, total, drawn.token, drawn.logprob, drawn.top, seq.finish)
+    def step_many(self, sequences: Several[Sequence]) -> list[StepOut]:
+        """One replay for all of `sequences`, in any phase, under one budget of rows; what it brought each of them.
 
-    def _run(self, kv: KvSequence, ids: NDArray[np.int64], out: list[tuple[int, int]]) -> bool:
-        """One replay over `ids` at the sequence's end; `out` lists (row, sampler). False: cancelled, none counted."""
-        n = len(ids)
-        kv.reserve(n)
-        self._tokens[:n] = ids
-        self._positions[:n] = np.arange(kv.length, kv.length + n)
-        self._pages[:n] = kv.address
-        for i, (row, sampler) in enumerate(out):
-            self._out_rows[i], self._samplers[i] = row, sampler
-        self._words[step.N_ROWS // 8], self._words[step.N_OUT // 8] = n, len(out)
-        self._words[step.ERROR // 8] = 0
-        threads = self.info.threads if n <= MAX_OUT else self.info.threads_batch
-        if not self._m.team.run(self._m.program, threads):
-            if self._words[step.ERROR // 8]:
-                raise EngineFailed("the model computed numbers that are no numbers (NaN); its file may be damaged")
-            return False
-        kv.advance(n)
-        return True
+        A cancelled step counts for nobody, nor does one that raises: KvFull, NotFinite.
+        """
+        assert sequences and len(set(sequences)) == len(sequences), "each sequence once"
+        assert all(s.finish is None for s in sequences), "a sequence has ended"
+        parts = share(sequences, self._budget, self._rows.max_out)
+        self._rows.clear()
+        asked = [self._ask(part) for part in parts]
+        if not self._run(parts, asked):
+            return [s.waited(cancelled=True) for s in sequences]
+        outs = {s: s.waited() for s in sequences}
+        for part, samplers in zip(parts, asked, strict=True):
+            outs[part.seq] = self._settle(part, samplers)
+        return [outs[s] for s in sequences]
+
+    def _ask(self, part: Part) -> list[SamplerSlot]:
+        """The part's rows in the table; the samplers of those whose logits are wanted."""
+        seq, n = part.seq, len(part.ids)
+        first = self._rows.add(seq.kv, part.ids)
+        samplers = [seq.sampler] if part.wanted else []
+        for row in range(n - part.wanted + 1, n):
+            samplers.append(samplers[-1].after(int(part.ids[row])))
+        seq.logits_row = -1
+        for row, sampler in enumerate(samplers, first + n - part.wanted):
+            seq.logits_row = self._rows.want(row, sampler.address)
+        return samplers
+
+    def _settle(self, part: Part, samplers: list[SamplerSlot]) -> StepOut:
+        seq, n = part.seq, len(part.ids)
+        self._turn += 1
+        seq.turn = self._turn
+        if not samplers:
+            seq.kv.advance(n)
+            return seq.waited()
+        phase, guesses = seq.phase, part.ids[n - part.wanted + 1 :]
+        seq.kv.advance(n - part.wanted + 1)
+        made = [seq.take(samplers[0].result(), phase)]
+        for guess, sampler in zip(guesses, samplers[1:], strict=True):
+            if guess != seq.last or seq.finish:
+                break
+            seq.kv.advance(1)
+            made.append(seq.take(sampler.result(), phase))
+        seq.logits_row -= part.wanted - len(made)
+        seq.draft = []
+        return replace(made[0], more=tuple(made[1:]), finish=seq.finish) if len(made) > 1 else made[0]
+
+    def _run(self, parts: Several[Part] = (), asked: Several[list[SamplerSlot]] = ()) -> bool:
+        """Replay over the row table; False: cancelled. Nothing is counted here."""
+        self._rows.publish()
+        threads = self.info.threads if self._rows.n_rows <= FEW else self.info.threads_batch
+        if self._m.team.run(self._m.program, threads):
+            return True
+        if self._words[step.ERROR // 8]:
+            raise NotFinite([p.seq for p, slots in zip(parts, asked, strict=True) if any(s.failed for s in slots)])
+        self._words[step.CANCEL // 8] = 0
+        return False
 
     # --- from other threads ---
 
@@ -214,48 +213,55 @@ class Engine:
         """What they took, op by op in the order of the program."""
         return self._m.team.stop_timing()
 
-    def logits(self, ids: Ids[int], top: int) -> list[list[tuple[int, float]]]:
+    def logits(self, ids: Several[int], top: int) -> list[list[tuple[int, float]]]:
         """Teacher-forced: for each of `ids` the `top` likeliest next tokens after it with their ln(probability)."""
         return [_likeliest(row, top) for row in self.logit_rows(ids)]
 
-    def logit_rows(self, ids: Ids[int]) -> Iterator[NDArray[np.float32]]:
+    def logit_rows(self, ids: Several[int]) -> Iterator[NDArray[np.float32]]:
         """Teacher-forced raw logits, one float32 (n_vocab,) for each of `ids`."""
         prompt = self._checked(ids)
         if len(prompt) > self.info.n_ctx:
             raise ContextLengthExceeded(
                 f"{len(prompt)} tokens were given, the context holds {self.info.n_ctx}; start with a larger --ctx-size"
             )
-        chunk = min(self.info.ubatch_size, MAX_OUT)
-        kv = self._m.kv.open()
+        chunk, kv = min(self.info.ubatch_size, self._rows.max_out), self._m.kv.open()
         try:
             for i in range(0, len(prompt), chunk):
-                part = prompt[i : i + chunk]
-                self._must(self._run(kv, part, [(row, 0) for row in range(len(part))]))
-                yield from self._logits(len(part))
+                yield from self._read(kv, prompt[i : i + chunk], chunk)
         finally:
             kv.close()
 
-    def last_logits(self, ids: Ids[int]) -> NDArray[np.float32]:
+    def last_logits(self, ids: Several[int]) -> NDArray[np.float32]:
         """Raw logits after the whole of `ids`, read in chunks of ubatch_size as a prompt is."""
         prompt, kv = self._checked(ids), self._m.kv.open()
         try:
             for i in range(0, len(prompt), self.info.ubatch_size):
-                part = prompt[i : i + self.info.ubatch_size]
-                self._must(self._run(kv, part, [(len(part) - 1, 0)]))
-            return self._logits(1).reshape(-1)
+                rows = self._read(kv, prompt[i : i + self.info.ubatch_size], 1)
+            return rows.reshape(-1)
         finally:
             kv.close()
 
-    def _must(self, finished: bool) -> None:
-        if not finished:
-            self._words[step.CANCEL // 8] = 0
+    def logits_of(self, seq: Sequence) -> NDArray[np.float32]:
+        """Raw logits (n_vocab,) that the token of `seq` was chosen from in the step before; a copy."""
+        assert 0 <= seq.logits_row < self._rows.n_out, "the last step left this sequence no logits"
+        return self._logits(seq.logits_row, 1).reshape(-1)
+
+    def _read(self, kv: KvSequence, ids: NDArray[np.int64], most: int) -> NDArray[np.float32]:
+        """Read ids; raw logits of at most so many last ones."""
+        self._rows.clear()
+        first, n = self._rows.add(kv, ids), min(most, len(ids))
+        for row in range(first + len(ids) - n, first + len(ids)):
+            self._rows.want(row)
+        if not self._run():
             raise EngineFailed("the measurement was cancelled")
+        kv.advance(len(ids))
+        return self._logits(0, n)
 
-    def _logits(self, n: int) -> NDArray[np.float32]:
+    def _logits(self, first: int, n: int) -> NDArray[np.float32]:
         rows = self._m.logits.view(np.float32).reshape(-1, self._m.ld_logits)
-        return np.array(rows[:n, : self.info.n_vocab], np.float32)
+        return np.array(rows[first : first + n, : self.info.n_vocab], np.float32)
 
-    def _checked(self, ids: Ids[int]) -> NDArray[np.int64]:
+    def _checked(self, ids: Several[int]) -> NDArray[np.int64]:
         if len(ids) == 0:
             raise InvalidParameter("the prompt has no tokens; give at least one", param="prompt")
         prompt = np.asarray(ids, np.int64)
@@ -271,6 +277,13 @@ class Engine:
         """End the threads and give the memory back."""
         self._m.team.stop()
         self._m.close()
+
+
+def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
+    """How many first ids are the same."""
+    n = min(len(a), len(b))
+    differ = np.flatnonzero(a[:n] != b[:n])
+    return int(differ[0]) if len(differ) else n
 
 
 def _likeliest(logits: NDArray[np.float32], top: int) -> list[tuple[int, float]]:

@@ -13,7 +13,8 @@ import math
 import secrets
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +101,7 @@ class SamplerSlot:
     def __init__(self, sampling: Sampling, n_vocab: int, prompt_ids: Sequence[int], n_logprobs: int = -1) -> None:
         sampling.validate(n_vocab)
         _check("n_logprobs", n_logprobs, -1, MOST_TOP, True)
-        self.sampling = sampling
+        self.sampling, self._n_vocab = sampling, n_vocab
         self.seed = sampling.seed if sampling.seed is not None else secrets.randbits(53)
         self._record: NDArray[np.void] = np.zeros(1, RECORD)
         self.address = int(self._record.ctypes.data)
@@ -129,6 +130,18 @@ class SamplerSlot:
         if self._window is not None:
             self._window.push(token, True)
             self._publish()
+
+    def after(self, token: int) -> "SamplerSlot":
+        """A second sampler of this sequence for the place behind `token`, should that come next."""
+        other = SamplerSlot(replace(self.sampling, seed=self.seed), self._n_vocab, (), int(self._record[0]["n_top"]))
+        other._window = deepcopy(self._window)
+        other.accept(token)
+        return other
+
+    @property
+    def failed(self) -> bool:
+        """The last step found no finite logits for it."""
+        return int(self._record[0]["token"]) < 0
 
     def result(self) -> Choice:
         """What the last step chose; token -1 when the logits were not finite."""

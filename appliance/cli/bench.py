@@ -125,7 +125,7 @@ class _Bench:
         apart = self._sizes.get("token_embd.weight", 0) if "output.weight" in self._sizes else 0
         info = self._engine.info
         depth = min(test.n_depth + 1 + test.n_gen / 2, info.n_ctx)
-        return sum(self._sizes.values()) - apart + float(info.kv_bytes * depth / info.n_ctx)
+        return sum(self._sizes.values()) - apart + info.kv_bytes / info.n_parallel * depth / info.n_ctx
 
     def _samples(self, test: Test, runs: int) -> Iterator[int]:
         """Nanoseconds of each run."""

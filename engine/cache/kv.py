@@ -15,7 +15,7 @@ import mmap
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.layout import PAGE, row_bytes
+from engine.cache.layout import PAGE, row_bytes, whole_pages
 from engine.errors import Busy, UsageError
 
 
@@ -26,14 +26,16 @@ class KvFull(Busy):
 
 
 class KvCache:
-    """An arena of pages for up to n_seqs sequences of n_ctx positions (rounded up to a page) in all.
+    """An arena of pages for up to n_seqs sequences of up to n_ctx positions each (rounded up to a page).
 
+    `n_pages` pages in all; None is room for n_seqs whole contexts, with which no page is ever missing.
     `layer_bytes` and `head_bytes` are the strides inside a page, `k_bytes` the size of a head's K part.
     """
 
     def __init__(
-        self, n_ctx: int, n_layers: int, n_kv_heads: int, head_dim: int, type_k: str, type_v: str, n_seqs: int = 1
-    ) -> None:
+        self, n_ctx: int, n_layers: int, n_kv_heads: int, head_dim: int, type_k: str, type_v: str, n_seqs: int = 1,
+        n_pages: int | None = None,
+    ) -> None:  # fmt: skip
         if n_ctx < 1:
             raise UsageError(f"a context of {n_ctx} positions holds nothing; ask for 1 or more", param="ctx_size")
         self.type_k, self.type_v, self.n_seqs = type_k, type_v, n_seqs
@@ -42,8 +44,8 @@ class KvCache:
         self.head_bytes = self.k_bytes + self.v_bytes
         self.layer_bytes = n_kv_heads * self.head_bytes
         self.page_bytes = n_layers * self.layer_bytes
-        self.n_pages = -(-n_ctx // PAGE)
-        self.n_ctx = self.n_pages * PAGE
+        self.n_ctx = whole_pages(n_ctx)
+        self.n_pages = n_seqs * self.n_ctx // PAGE if n_pages is None else n_pages
         self.n_bytes = self.n_pages * self.page_bytes
         self._arena = mmap.mmap(-1, self.n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._bytes: NDArray[np.uint8] = np.frombuffer(self._arena, np.uint8)
@@ -61,7 +63,10 @@ class KvCache:
     def open(self) -> "KvSequence":
         """A sequence of length 0; KvFull when n_seqs are open."""
         if len(self.sequences) >= self.n_seqs:
-            raise KvFull(f"all {self.n_seqs} sequences of the key-value cache are in use; close one or wait")
+            raise KvFull(
+                f"all {self.n_seqs} sequences of the key-value cache are in use; close one, wait, or start with a "
+                "larger --parallel"
+            )
         sequence = KvSequence(self)
         self.sequences.append(sequence)
         return sequence
@@ -81,8 +86,8 @@ class KvCache:
     def _take(self) -> int:
         if not self._free:
             raise KvFull(
-                f"all {self.n_pages} pages ({self.n_ctx} positions) of the key-value cache are in use; "
-                "start with a larger --ctx-size or fewer sequences"
+                f"all {self.n_pages} pages ({self.n_pages * PAGE} positions) of the key-value cache are in use; "
+                "start with a larger --ctx-size or --parallel"
             )
         page = self._free.pop()
         self._used.add(page)
@@ -107,7 +112,7 @@ class KvSequence:
         self.cache = cache
         self.length = 0
         self.pages: list[int] = []
-        self.table: NDArray[np.int64] = np.zeros(cache.n_pages, np.int64)
+        self.table: NDArray[np.int64] = np.zeros(cache.n_ctx // PAGE, np.int64)
         self.address = int(self.table.ctypes.data)
 
     def reserve(self, n: int) -> None:
@@ -124,7 +129,7 @@ class KvSequence:
         if len(shared) + fresh > self.cache.n_free:
             raise KvFull(
                 f"{len(shared) + fresh} more pages of 256 positions are needed and {self.cache.n_free} are free; "
-                "start with a larger --ctx-size or fewer sequences"
+                "start with a larger --ctx-size or --parallel"
             )
         for i in shared:
             old, new = self.pages[i], self.cache._take()

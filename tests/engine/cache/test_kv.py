@@ -8,7 +8,8 @@ from engine.errors import UsageError
 
 
 def small(n_pages: int = 4, n_seqs: int = 3) -> KvCache:
-    return KvCache(256 * n_pages, 2, 2, 32, "f16", "f16", n_seqs)
+    """One context's pages for all."""
+    return KvCache(256 * n_pages, 2, 2, 32, "f16", "f16", n_seqs, n_pages)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +64,24 @@ def test_exhaustion_is_one_sentence_and_changes_nothing() -> None:
     with pytest.raises(KvFull, match="1100 positions are more than the context of 1024"):
         first.reserve(400)
     cache.open()
-    with pytest.raises(KvFull, match="all 3 sequences"):
+    with pytest.raises(KvFull, match=r"all 3 sequences.*--parallel"):
         cache.open()
+
+
+def test_every_sequence_has_room_for_a_whole_context() -> None:
+    cache = KvCache(700, 2, 2, 32, "f16", "f16", n_seqs=3)
+    assert (cache.n_ctx, cache.n_pages, cache.n_bytes) == (768, 9, 9 * cache.page_bytes)
+    sequences = [cache.open() for _ in range(3)]
+    for sequence in sequences:
+        sequence.reserve(768)
+        sequence.advance(768)
+    assert cache.n_free == 0 and len({p for s in sequences for p in s.pages}) == 9
+    with pytest.raises(KvFull, match=r"769 positions are more than the context of 768; .*--ctx-size"):
+        sequences[0].reserve(1)
+    sequences[1].close()
+    again = cache.open()
+    again.reserve(768)
+    assert cache.n_free == 0
 
 
 def test_a_fork_shares_pages_until_one_of_the_two_writes() -> None:

@@ -1,0 +1,117 @@
+"""One text being continued, what a step says about it, and which sequences get how many rows. Not here: computing.
+
+A sequence reads its prompt in chunks, then makes tokens. With guesses in `draft` a step computes a row for each of them
+too, and every guess that the sampler would have chosen anyway is a token made: same ids, same bits, fewer passes.
+"""
+
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cache.kv import KvSequence
+from engine.sampling import Choice, SamplerSlot
+
+Phase = Literal["prefill", "decode"]
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOut:
+    """What a step did: `done` of `total` prompt tokens are read; `token` was made, with ln(probability) and rivals.
+
+    `more` holds what right guesses made besides. A sequence that got no row in a step has no token and the same `done`.
+    """
+
+    phase: Phase
+    done: int
+    total: int
+    token: int | None = None
+    logprob: float | None = None
+    top: list[tuple[int, float]] = field(default_factory=list)
+    finish: Finish | None = None
+    cancelled: bool = False
+    more: tuple["StepOut", ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One text being continued. `seed` is the one in use, also when none was given; `n_cached` prompt tokens came with
+    another sequence's pages; `logits_row` is where the last step left this sequence's logits, -1 if it left none."""
+
+    prompt: NDArray[np.int64]
+    kv: KvSequence
+    sampler: SamplerSlot
+    n_predict: int
+    eog_ids: frozenset[int]
+    seed: int
+    n_cached: int = 0
+    n_generated: int = 0
+    last: int = -1
+    finish: Finish | None = None
+    draft: list[int] = field(default_factory=list)
+    logits_row: int = -1
+    turn: int = 0  # rises with every time that a sequence has rows: the least has waited longest
+
+    @property
+    def n_read(self) -> int:
+        """Prompt tokens read so far."""
+        return min(self.kv.length, len(self.prompt))
+
+    @property
+    def phase(self) -> Phase:
+        return "prefill" if self.n_read < len(self.prompt) else "decode"
+
+    def waited(self, cancelled: bool = False) -> StepOut:
+        """A step that brought this sequence nothing."""
+        return StepOut(self.phase, self.n_read, len(self.prompt), cancelled=cancelled)
+
+    def take(self, choice: Choice, phase: Phase) -> StepOut:
+        """The next token was chosen."""
+        self.last = choice.token
+        self.sampler.accept(choice.token)
+        self.n_generated += 1
+        if choice.token in self.eog_ids:
+            self.finish = "stop"
+        elif self.n_generated >= self.n_predict:
+            self.finish = "length"
+        total = len(self.prompt)
+        return StepOut(phase, total, total, choice.token, choice.logprob, choice.top, self.finish)
+
+
+@dataclass(slots=True)
+class Part:
+    """A sequence's rows in a step; the logits of the last `wanted` of them are asked for."""
+
+    seq: Sequence
+    ids: NDArray[np.int64]
+    wanted: int
+
+
+def share(sequences: Several[Sequence], rows: int, outs: int) -> list[Part]:
+    """At most `rows` rows and `outs` rows of logits for a step, in order of the table.
+
+    Every sequence that makes tokens gets its row, those that waited longest first; then guesses; the prompts share what
+    is left in the order given. One row is kept for a prompt that waits, so that none is starved by answers.
+    """
+    making = sorted((s for s in sequences if s.phase == "decode"), key=lambda s: s.turn)
+    reading = [s for s in sequences if s.phase == "prefill"]
+    making = making[: min(rows - (1 if reading and rows > 1 else 0), outs)]
+    left = rows - len(making)
+    guesses = max(0, min(left - len(reading), outs - len(sequences)))
+    parts, outs = [], outs - len(making)
+    for s in making:
+        n = min(len(s.draft), guesses, s.n_predict - s.n_generated - 1)
+        parts.append(Part(s, np.array([s.last, *s.draft[:n]], np.int64), n + 1))
+        guesses, left, outs = guesses - n, left - n, outs - n
+    for s in reading:
+        n = min(left, len(s.prompt) - s.n_read)
+        ends = s.n_read + n == len(s.prompt)
+        if ends and not outs:
+            n, ends = n - 1, False
+        if n > 0:
+            parts.append(Part(s, s.prompt[s.n_read : s.n_read + n], int(ends)))
+            left, outs = left - n, outs - int(ends)
+    return parts
