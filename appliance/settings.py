@@ -37,7 +37,7 @@ PROCESS_ENV = {
 TERMINAL_PREFIX = PREFIX + "TUI_"
 """Settings of the terminal program, which reads and checks them itself."""
 
-CacheType = Literal["f16", "q8_0"]
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0"]
 
 
 def knob(default: Any, help: str, kind: str, reader: str, why: str = "", *, short: tuple[str, ...] = (),
@@ -110,9 +110,11 @@ class Settings(BaseModel):
         512, "rows per pass over the weights", "engine", "engine.load", "one pass per step", short=("-ub",),
         ge=1, le=8192)
     cache_type_k: CacheType = knob(
-        "f16", "type of the cached keys: f16 or q8_0", "engine", "engine.load", "exact", short=("-ctk",))
+        "f16", "type of the cached keys: f32, f16, bf16, q8_0 or q4_0", "engine", "engine.load", "exact",
+        short=("-ctk",))
     cache_type_v: CacheType = knob(
-        "f16", "type of the cached values: f16 or q8_0", "engine", "engine.load", "exact", short=("-ctv",))
+        "f16", "type of the cached values: f32, f16, bf16, q8_0 or q4_0", "engine", "engine.load", "exact",
+        short=("-ctv",))
     load_mode: Literal["auto", "resident", "mmap", "mlock"] = knob(
         "auto", "where the weights live: auto, resident (own memory), mmap (the file's pages) or mlock", "engine",
         "engine.planner", "resident when it fits, else mmap", short=("-lm",))

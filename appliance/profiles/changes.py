@@ -6,8 +6,10 @@ from typing import Any
 
 from appliance.profiles.schema import GROUPS
 from appliance.settings import Settings, about
+from engine.cache.layout import KV_TYPES
 
-Q8_SHARE = 34 / 64  # a block of 32 q8_0 values takes 34 bytes, of f16 64
+EXACT = {"f32": "exact", "f16": "exact", "bf16": "a little less exact", "q8_0": "a little less exact",
+         "q4_0": "less exact"}  # fmt: skip
 WHEN = {"engine": "the worker is started anew", "serving": "from the next request on"}
 AT_SWAP = "from the next swap on"
 
@@ -51,10 +53,9 @@ def _effect(key: str, old: Any, new: Any) -> str:
     if key == "ctx_size":
         return "the planner chooses, the trained length or less" if not new else f"room for {new} tokens in all"
     if key in ("cache_type_k", "cache_type_v"):
-        share = Q8_SHARE if new == "q8_0" else 1 / Q8_SHARE
+        share = KV_TYPES[new][0] / KV_TYPES[old][0]
         what = "keys" if key == "cache_type_k" else "values"
-        exact = "a little less exact" if new == "q8_0" else "exact"
-        return f"cached {what} take {share:.0%} of the memory, {exact}"
+        return f"cached {what} take {share:.0%} of the memory, {EXACT[new]}"
     if key in ("model", "load_mode", "numa"):
         return {"model": "other weights are read", "load_mode": "the weights live elsewhere",
                 "numa": "memory is placed on other nodes"}[key]  # fmt: skip

@@ -12,7 +12,7 @@ from engine.errors import UsageError
 # A page is one attention tile: at most 5% against contiguous, 64 positions cost 15 to 20%.
 PAGE = 256
 # Bytes of 32 elements, and what head_dim must be a multiple of.
-KV_TYPES = {"f16": (64, 8), "q8_0": (34, 32)}
+KV_TYPES = {"f32": (128, 8), "f16": (64, 8), "bf16": (64, 8), "q8_0": (34, 32), "q4_0": (18, 32)}
 
 
 def row_bytes(kv_type: str, head_dim: int, setting: str = "cache_type_k") -> int:
@@ -22,7 +22,7 @@ def row_bytes(kv_type: str, head_dim: int, setting: str = "cache_type_k") -> int
     n_bytes, multiple = KV_TYPES[kv_type]
     if head_dim % multiple:
         others = [t for t, (_, m) in KV_TYPES.items() if head_dim % m == 0]
-        advice = f"use {' or '.join(others)}" if others else "no cache type here can hold it"
+        advice = f"use {', '.join(others[:-1])} or {others[-1]}" if others else "no cache type here can hold it"
         raise UsageError(
             f"{setting} {kv_type} needs heads of a multiple of {multiple} dimensions and this model's have {head_dim}; "
             f"{advice}",

@@ -1,4 +1,4 @@
-"""Attention over pages of keys and values, in tiles of 256 positions. Not here: K and V types (kv_*.py), rotation.
+"""Attention over pages of keys and values, in tiles of 256 positions. Not here: K and V types (kv*.py), rotation.
 
 Every row is computed the same way whoever computes it: per tile a partial (greatest score, sum, weighted values), tiles
 blended ascending by one function. Few rows: each tile is a unit of its own and `merge_row` blends. More rows: a unit is
@@ -7,9 +7,13 @@ a kv head of some neighbouring rows, which share each read of K and V, and it bl
     parts   f32 [row][tile][n_heads][8 + head_dim]: greatest score, sum, six unused, weighted values
             n_rows <= REPLICATE: max_tiles tiles a row, else 1
 
+A layer's constants stand in a block that `layer_block` makes. A window lets a row see positions > its own - window
+(tiles wholly outside are not visited), a soft cap turns a score s into cap * tanh(s / cap), sinks (one logit per head)
+join a softmax's sum and carry no value.
+
 The op that follows (after a barrier) reads a row's result with
 
-    merge_row(st, row, parts, max_tiles, n_heads, head_dim, out)      out f32 [n_heads * head_dim], in the caller
+    merge_row(st, row, parts, max_tiles, layer, out)      out f32 [n_heads * head_dim], in the caller
 """
 
 import importlib
@@ -18,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from engine.kernels.jit import inner, op
-from engine.kernels.kv_f16 import TILE, page_of
+from engine.kernels.kv import TILE, WIDTH, page_of
+from engine.kernels.program import Buffer
 from engine.kernels.simd import (
     add_f32x8, div_f32x8, fma_f32x8, i32_of, ld_f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32, st_f32x8,
     sub_f32x8, sum_f32x8, top_f32x8, z_f32x8,
@@ -27,14 +32,29 @@ from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS, REPLICATE
 from engine.kernels.sync import atomic_add, invoke_row, invoke_scores
 from engine.kernels.vmath import exp8, greater, head_only, lane0
 
+LD, N_HEADS, N_KV, HEAD_DIM, LAYER, HEAD_BYTES, K_BYTES, WINDOW, SINKS, SOFT_CAP = range(0, 80, 8)
 HEADER = 32  # bytes before the values of a partial
 MASKED = np.float32(-1e30)
-ROWS = 8  # most rows that share reads
+ROWS = WIDTH  # most rows that share reads: whatever the group, their queries are whole sets of WIDTH
+FIRST = 64  # `scores` and `mix` begin at a multiple of it
 
 
 def kv_module(kv_type: str) -> Any:
-    """The module of a K or V type: store_k_*, store_v_*, prepare_*, scores_*, mix_*."""
+    """The module of a K or V type: put_k, put_v, prepare, scores, mix (kv.py)."""
     return importlib.import_module(f"engine.kernels.kv_{kv_type}")
+
+
+def layer_block(
+    ld: int, n_heads: int, n_kv_heads: int, head_dim: int, offset: int, head_bytes: int, k_bytes: int,
+    window: int = 0, soft_cap: float = 0.0, sinks: int = 0,
+) -> Buffer:  # fmt: skip
+    """A layer's constants: floats of a row of qkv, heads, offset in a page, bytes of one kv head there (K and V), its
+    K bytes; positions a row sees (0: all), soft cap (0: none), address of f32 [n_heads] sinks (0: none)."""
+    assert head_dim % 8 == 0 and n_heads % n_kv_heads == 0 and window >= 0 and soft_cap >= 0.0
+    block = Buffer(80)
+    block.view(np.int64)[:9] = ld, n_heads, n_kv_heads, head_dim, offset, head_bytes, k_bytes, window, sinks
+    block.view(np.float32)[SOFT_CAP // 4] = soft_cap
+    return block
 
 
 def parts_bytes(max_rows: int, max_tiles: int, n_heads: int, head_dim: int) -> int:
@@ -43,8 +63,8 @@ def parts_bytes(max_rows: int, max_tiles: int, n_heads: int, head_dim: int) -> i
 
 
 def scratch_bytes(n_heads: int, n_kv_heads: int, head_dim: int) -> int:
-    """Scratch of one thread: prepared queries, scores and a copy of them scaled, four partials."""
-    return ROWS * (n_heads // n_kv_heads) * head_dim * 4 + 8 * TILE + 4 * (HEADER + head_dim * 4)
+    """Scratch of one thread: prepared queries, WIDTH scores and a copy of them scaled, WIDTH partials."""
+    return ROWS * (n_heads // n_kv_heads) * head_dim * 4 + WIDTH * (2 * TILE + HEADER + head_dim * 4)
 
 
 @inner
@@ -53,24 +73,44 @@ def _position(st, row):
 
 
 @inner
-def _soften(s, n, n_all, head):
-    """Scores 0..n-1 at s become weights e^(score - greatest), those up to n_all zeros; writes greatest and sum to head.
+def _lowest(position, window):
+    """The first position that a row sees."""
+    return max(0, position - window + 1) if window > 0 else 0
 
-    The sum has eight lanes (position % 8), each ascending, folded by a fixed tree."""
-    full = n // 8 * 32
-    masked, top = sp_f32x8(MASKED), sp_f32x8(MASKED)
+
+@inner
+def _cap(s, first, end, cap):
+    """Scores from byte `first` to `end` at s become cap * tanh(s / cap), tanh x = 1 - 2 / (e^2x + 1): to 2e-7 cap."""
+    one, both = sp_f32x8(np.float32(1.0)), sp_f32x8(np.float32(2.0) / cap)
+    for i in range(first, end, 32):
+        grown = add_f32x8(exp8(mul_f32x8(ld_f32x8(s + i), both)), one)
+        tanh = sub_f32x8(one, div_f32x8(sp_f32x8(np.float32(2.0)), grown))
+        st_f32x8(s + i, mul_f32x8(tanh, sp_f32x8(cap)))
+
+
+@inner
+def _soften(s, first, low, n, n_all, cap, head):
+    """Scores low..n-1 at s become weights e^(score - greatest), others of first..n_all-1 zeros; greatest and sum to
+    head. The sum has eight lanes (position % 8), each ascending, folded by a fixed tree."""
+    begin, end, masked = low // 8 * 32, (n + 7) // 8 * 32, sp_f32x8(MASKED)
+    if cap > np.float32(0.0):
+        _cap(s, begin, end, cap)
     if n % 8 != 0:
-        st_f32x8(s + full, head_only(i32_of(n % 8), ld_f32x8(s + full), masked))
-    end = (n + 7) // 8 * 32
-    for i in range(0, end, 32):
+        at = s + end - 32
+        st_f32x8(at, head_only(i32_of(n % 8), ld_f32x8(at), masked))
+    if low % 8 != 0:
+        st_f32x8(s + begin, head_only(i32_of(low % 8), masked, ld_f32x8(s + begin)))
+    top, total = masked, z_f32x8()
+    for i in range(begin, end, 32):
         top = greater(ld_f32x8(s + i), top)
     top = sp_f32x8(top_f32x8(top))
-    total = z_f32x8()
-    for i in range(0, end, 32):
+    for i in range(first * 4, begin, 32):
+        st_f32x8(s + i, z_f32x8())
+    for i in range(begin, end, 32):
         e = exp8(sub_f32x8(ld_f32x8(s + i), top))
         st_f32x8(s + i, e)
         total = add_f32x8(total, e)
-    for i in range(end, n_all * 4, 32):
+    for i in range(max(end, begin), n_all * 4, 32):
         st_f32x8(s + i, z_f32x8())
     st_f32(head, lane0(top))
     st_f32(head + 4, sum_f32x8(total))
@@ -78,18 +118,25 @@ def _soften(s, n, n_all, head):
 
 @inner
 def _partials(o, st, row, i, m, group, tile, kv, q, w, out):
-    """Partials of queries i..i+m-1 (m <= 4) of the rows from `row`, `group` queries a row, with one tile; to `out`.
+    """Partials of queries i..i+m-1 (m <= WIDTH) of the rows from `row`, `group` queries a row, with one tile; to `out`.
 
-    A row that ends before this tile gets a partial nobody may read."""
-    head_dim, q_bytes = ld_i64(o + 40), ld_i64(o + 40) * 4
-    head_bytes, out_bytes = ld_i64(o + 56), HEADER + head_dim * 4
-    keys = page_of(st, row, tile) + ld_i64(o + 48) + kv * head_bytes
-    n = min(PAGE, _position(st, row + (i + m - 1) // group) + 1 - tile * PAGE)
-    invoke_scores(ld_i64(o + 80), keys, q + i * q_bytes, q_bytes, m, n, head_dim, w)
+    A row that ends before this tile, or sees only what lies behind it, gets a partial nobody may read."""
+    layer, start = ld_i64(o + 16), tile * PAGE
+    head_dim, q_bytes, window = ld_i64(layer + HEAD_DIM), ld_i64(layer + HEAD_DIM) * 4, ld_i64(layer + WINDOW)
+    cap, out_bytes = ld_f32(layer + SOFT_CAP), HEADER + head_dim * 4
+    keys = page_of(st, row, tile) + ld_i64(layer + LAYER) + kv * ld_i64(layer + HEAD_BYTES)
+    n = min(PAGE, _position(st, row + (i + m - 1) // group) + 1 - start)
+    first = max(0, _lowest(_position(st, row + i // group), window) - start) // FIRST * FIRST
+    invoke_scores(ld_i64(o + 32), keys, q + i * q_bytes, q_bytes, m, first, n, head_dim, w)
     for j in range(m):
-        own = min(n, _position(st, row + (i + j) // group) + 1 - tile * PAGE)
-        _soften(w + j * TILE, max(own, 0), n, out + j * out_bytes)
-    invoke_scores(ld_i64(o + 88), keys + ld_i64(o + 64), w, m, n, head_dim, out + HEADER, out_bytes)
+        position = _position(st, row + (i + j) // group)
+        own = min(n, position + 1 - start)
+        low = max(first, _lowest(position, window) - start)
+        if low >= own:
+            low, own = first, first
+        _soften(w + j * TILE, first, low, own, n, cap, out + j * out_bytes)
+    values = keys + ld_i64(layer + K_BYTES)
+    invoke_scores(ld_i64(o + 40), values, w, m, first, n, head_dim, out + HEADER, out_bytes)
 
 
 @inner
@@ -110,72 +157,92 @@ def _copy(source, out, n_bytes):
 
 
 @inner
-def merge_row(st, row, parts, max_tiles, n_heads, head_dim, out):
+def _close(top, total, values, sink, head_dim):
+    """Divide by the sum; a sink (an address, or 0) joins it first."""
+    a, whole = sp_f32x8(np.float32(1.0)), sp_f32x8(total)
+    if sink != 0:
+        logit = ld_f32(sink)
+        joint = sp_f32x8(top if top > logit else logit)
+        a = exp8(sub_f32x8(sp_f32x8(top), joint))
+        whole = add_f32x8(mul_f32x8(whole, a), exp8(sub_f32x8(sp_f32x8(logit), joint)))
+    for d in range(0, head_dim * 4, 32):
+        st_f32x8(values + d, div_f32x8(mul_f32x8(ld_f32x8(values + d), a), whole))
+
+
+@inner
+def merge_row(st, row, parts, max_tiles, layer, out):
     """Blend the partials of a row, tiles ascending, and divide by the sum: out f32 [n_heads * head_dim]."""
-    part_bytes = HEADER + head_dim * 4
-    n_tiles, row_tiles = 1, 1
+    n_heads, head_dim, sinks = ld_i64(layer + N_HEADS), ld_i64(layer + HEAD_DIM), ld_i64(layer + SINKS)
+    part_bytes, first, n_tiles, row_tiles = HEADER + head_dim * 4, 0, 1, 1
     if ld_i64(st + N_ROWS) <= REPLICATE:
-        n_tiles, row_tiles = _position(st, row) // PAGE + 1, max_tiles
+        position = _position(st, row)
+        first, row_tiles = _lowest(position, ld_i64(layer + WINDOW)) // PAGE, max_tiles
+        n_tiles = position // PAGE + 1 - first
     for h in range(n_heads):
-        part, values = parts + (row * row_tiles * n_heads + h) * part_bytes, out + h * head_dim * 4
+        part, values = parts + ((row * row_tiles + first) * n_heads + h) * part_bytes, out + h * head_dim * 4
         top, total = ld_f32(part), ld_f32(part + 4)
         _copy(part + HEADER, values, head_dim * 4)
         for _ in range(1, n_tiles):
             part += n_heads * part_bytes
             top, total = blend(top, total, values, part, head_dim)
-        for d in range(0, head_dim * 4, 32):
-            st_f32x8(values + d, div_f32x8(ld_f32x8(values + d), sp_f32x8(total)))
+        _close(top, total, values, sinks + h * 4 if sinks != 0 else 0, head_dim)
 
 
 @inner
 def _tiles_apart(o, st, n_rows, group, w, queries):
     """Units: (row, tile, kv head)."""
-    n_heads, n_kv, head_dim = ld_i64(o + 24), ld_i64(o + 32), ld_i64(o + 40)
-    part_bytes = HEADER + head_dim * 4
+    layer = ld_i64(o + 16)
+    n_heads, n_kv, window = ld_i64(layer + N_HEADS), ld_i64(layer + N_KV), ld_i64(layer + WINDOW)
+    part_bytes = HEADER + ld_i64(layer + HEAD_DIM) * 4
     while True:
-        c, row = atomic_add(ld_i64(o + 120), 1), 0
+        c, row, first = atomic_add(ld_i64(o + 120), 1), 0, 0
         while row < n_rows:
-            n_units = (_position(st, row) // PAGE + 1) * n_kv
+            position = _position(st, row)
+            first = _lowest(position, window) // PAGE
+            n_units = (position // PAGE + 1 - first) * n_kv
             if c < n_units:
                 break
             c -= n_units
             row += 1
         if row == n_rows:
             return
-        tile, kv = c // n_kv, c % n_kv
+        tile, kv = first + c // n_kv, c % n_kv
         _prepare(o, row, 1, group, kv, queries)
-        out = ld_i64(o + 96) + ((row * ld_i64(o + 104) + tile) * n_heads + kv * group) * part_bytes
-        for i in range(0, group, 4):
-            _partials(o, st, row, i, min(4, group - i), group, tile, kv, queries, w, out + i * part_bytes)
+        out = ld_i64(o + 48) + ((row * ld_i64(o + 56) + tile) * n_heads + kv * group) * part_bytes
+        for i in range(0, group, WIDTH):
+            _partials(o, st, row, i, min(WIDTH, group - i), group, tile, kv, queries, w, out + i * part_bytes)
 
 
 @inner
 def _prepare(o, row, n, group, kv, queries):
     """The queries of one kv head and n rows, made ready for the K type."""
-    ld, head_dim = ld_i64(o + 16), ld_i64(o + 40)
+    ld, head_dim = ld_i64(ld_i64(o + 16) + LD), ld_i64(ld_i64(o + 16) + HEAD_DIM)
     for i in range(n * group):
         q = ld_i64(o + 8) + ((row + i // group) * ld + (kv * group + i % group) * head_dim) * 4
-        invoke_row(ld_i64(o + 72), q, head_dim, queries + i * head_dim * 4)
+        invoke_row(ld_i64(o + 24), q, head_dim, queries + i * head_dim * 4)
 
 
 @inner
 def _run(o, st, row, n, group, kv, queries, w):
     """n neighbouring rows of one sequence with one kv head, tiles ascending, the state in `parts`."""
-    n_heads, head_dim = ld_i64(o + 24), ld_i64(o + 40)
-    part_bytes, out = HEADER + head_dim * 4, w + 2 * 4 * TILE
+    layer = ld_i64(o + 16)
+    n_heads, head_dim, window = ld_i64(layer + N_HEADS), ld_i64(layer + HEAD_DIM), ld_i64(layer + WINDOW)
+    part_bytes, out = HEADER + head_dim * 4, w + 2 * WIDTH * TILE
     _prepare(o, row, n, group, kv, queries)
-    for tile in range(_position(st, row + n - 1) // PAGE + 1):
-        for i in range(0, n * group, 4):
-            m = min(4, n * group - i)
-            if _position(st, row + (i + m - 1) // group) < tile * PAGE:
+    for tile in range(_lowest(_position(st, row), window) // PAGE, _position(st, row + n - 1) // PAGE + 1):
+        for i in range(0, n * group, WIDTH):
+            m = min(WIDTH, n * group - i)
+            opens = _lowest(_position(st, row + i // group), window) // PAGE
+            if tile < opens or _position(st, row + (i + m - 1) // group) < tile * PAGE:
                 continue
             _partials(o, st, row, i, m, group, tile, kv, queries, w, out)
             for j in range(m):
                 r = row + (i + j) // group
-                if _position(st, r) >= tile * PAGE:
+                opens = _lowest(_position(st, r), window) // PAGE
+                if opens <= tile and _position(st, r) >= tile * PAGE:
                     part = out + j * part_bytes
-                    state = ld_i64(o + 96) + (r * n_heads + kv * group + (i + j) % group) * part_bytes
-                    if tile == 0:
+                    state = ld_i64(o + 48) + (r * n_heads + kv * group + (i + j) % group) * part_bytes
+                    if tile == opens:
                         _copy(part, state, part_bytes)
                     else:
                         top, total = blend(ld_f32(state), ld_f32(state + 4), state + HEADER, part, head_dim)
@@ -186,7 +253,7 @@ def _run(o, st, row, n, group, kv, queries, w):
 @inner
 def _rows_together(o, nth, st, n_rows, group, w, queries):
     """Units: (some rows, kv head); neighbours of one sequence share reads."""
-    n_kv, tables = ld_i64(o + 32), ld_i64(st + PAGES)
+    n_kv, tables = ld_i64(ld_i64(o + 16) + N_KV), ld_i64(st + PAGES)
     rows = max(1, min(ROWS, n_rows * n_kv // (nth * 4)))
     n_units = (n_rows + rows - 1) // rows * n_kv
     while True:
@@ -207,13 +274,14 @@ def _rows_together(o, nth, st, n_rows, group, w, queries):
 def attend(o, tid, nth, st):
     """Partials of every row and head of this step.
 
-    words: 1 rotated and scaled queries: column 0 of qkv f32 [rows][ld]; 2 ld (floats); 3 n_heads; 4 n_kv_heads;
-    5 head_dim; 6 layer offset in a page; 7 bytes of one kv head there (K and V); 8 its K bytes; 9 prepare, 10 scores
-    (of the K type), 11 mix (of the V type); 12 parts; 13 max_tiles; 14 scratch (scratch_bytes() a thread); 15 counter.
+    words: 1 rotated and scaled queries: column 0 of qkv f32 [rows][ld]; 2 layer block; 3 prepare, 4 scores (of the K
+    type), 5 mix (of the V type); 6 parts; 7 max_tiles; 8 scratch (scratch_bytes() a thread); 15 counter.
     """
-    n_rows, group = ld_i64(st + N_ROWS), ld_i64(o + 24) // ld_i64(o + 32)
-    n_queries, part_bytes = ROWS * group * ld_i64(o + 40) * 4, HEADER + ld_i64(o + 40) * 4
-    queries = ld_i64(o + 112) + tid * (n_queries + 8 * TILE + 4 * part_bytes)
+    layer = ld_i64(o + 16)
+    n_rows, head_dim = ld_i64(st + N_ROWS), ld_i64(layer + HEAD_DIM)
+    group = ld_i64(layer + N_HEADS) // ld_i64(layer + N_KV)
+    n_queries = ROWS * group * head_dim * 4
+    queries = ld_i64(o + 64) + tid * (n_queries + WIDTH * (2 * TILE + HEADER + head_dim * 4))
     if n_rows <= REPLICATE:
         _tiles_apart(o, st, n_rows, group, queries + n_queries, queries)
     else:

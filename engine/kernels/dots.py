@@ -62,7 +62,7 @@ def _sign(b: Any, x: Any, w: Any) -> Any:
 
 
 def _dot(n: int, most: int) -> Any:
-    """n pairs of w (unsigned) and x per call; `most` products of neighbours may be summed in 16 bits."""
+    """IR of n pairs of w (unsigned) and x per call; `most` products of neighbours may be summed in 16 bits."""
 
     def emit(b: Any, *v: Any) -> Any:
         w, x = v[:n], v[n:]
@@ -79,12 +79,13 @@ def _dot(n: int, most: int) -> Any:
             t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
         return t[0]
 
-    return make(i32x8, (i8x32,) * (2 * n), emit)
+    return emit
 
 
-dot_u4 = _dot(8, 8)  # 8 x 2 x 15 x 127 fits 16 bits
-dot_u5 = _dot(8, 4)  # 4 x 2 x 31 x 127
-dot_u6 = _dot(4, 2)  # 2 x 2 x 63 x 127
+_dot_u4 = _dot(8, 8)  # 8 x 2 x 15 x 127 fits 16 bits
+dot_u4 = make(i32x8, (i8x32,) * 16, _dot_u4)
+dot_u5 = make(i32x8, (i8x32,) * 16, _dot(8, 4))  # 4 x 2 x 31 x 127
+dot_u6 = make(i32x8, (i8x32,) * 8, _dot(4, 2))  # 2 x 2 x 63 x 127
 
 
 def _dot_u8(b: Any, acc: Any, u: Any, x: Any, w: Any) -> Any:

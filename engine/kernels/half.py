@@ -48,12 +48,27 @@ def load_f16(b: Any, p: Any, n: int | None) -> Any:
     return widen(b, b.zext(read(b, p, wrap(I16)), wrap(I32)))
 
 
-def store_f16(b: Any, p: Any, x: Any) -> None:
+def to_f16(b: Any, x: Any) -> Any:
+    """f32 -> f16 bits as i16, vector or scalar."""
     if F16C:
-        half = ir.VectorType(F16, 8) if isinstance(x.type, ir.VectorType) else F16
-        write(b, p, b.fptrunc(x, half))
-    else:
-        write(b, p, narrow(b, x))
+        n = x.type.count if isinstance(x.type, ir.VectorType) else 0
+        return b.bitcast(b.fptrunc(x, ir.VectorType(F16, n) if n else F16), ir.VectorType(I16, n) if n else I16)
+    return narrow(b, x)
+
+
+def store_f16(b: Any, p: Any, x: Any) -> None:
+    write(b, p, to_f16(b, x))
+
+
+def to_bf16(b: Any, x: Any) -> Any:
+    """f32x8 -> bf16 bits as i16x8, to nearest even; NaN stays NaN."""
+    wide = ir.VectorType(I32, x.type.count)
+    k = lambda v: ir.Constant(wide, [v] * wide.count)  # noqa: E731
+    bits = b.bitcast(x, wide)
+    odd = b.and_(b.lshr(bits, k(16)), k(1))
+    near = b.add(bits, b.add(odd, k(0x7FFF)))
+    near = b.select(b.fcmp_unordered("uno", x, x), b.or_(bits, k(1 << 22)), near)
+    return b.trunc(b.lshr(near, k(16)), ir.VectorType(I16, wide.count))
 
 
 def load_bf16(b: Any, p: Any, n: int | None) -> Any:

@@ -1,7 +1,7 @@
 """The attention's partials, blended into the output projection's activations. Not here: the blend (attention.py).
 
-    merged record   1 partials   2 max_tiles   3 n_heads   4 head_dim   5 act f32 or 0   6 act q32 or 0
-                    7 bytes between threads' copies   8 scratch   9 bytes between threads
+    merged record   1 partials   2 max_tiles   3 layer block (attention.py)   4 floats of a row   5 act f32 or 0
+                    6 act q32 or 0   7 bytes between threads' copies   8 scratch   9 bytes between threads
 """
 
 from engine.kernels.act import emit
@@ -13,7 +13,7 @@ from engine.kernels.step import N_ROWS, REPLICATE
 
 @op
 def merged(o, tid, nth, st):
-    partials, max_tiles, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
+    partials, max_tiles, layer, width = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
     plain, blocks, copies = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56)
     out, T = ld_i64(o + 64) + tid * ld_i64(o + 72), ld_i64(st + N_ROWS)
     first, stride = tid, nth
@@ -22,5 +22,5 @@ def merged(o, tid, nth, st):
         plain += tid * copies if plain else 0
         blocks += tid * copies if blocks else 0
     for t in range(first, T, stride):
-        merge_row(st, t, partials, max_tiles, n_heads, head_dim, out)
-        emit(out, n_heads * head_dim, plain, blocks, T, t)
+        merge_row(st, t, partials, max_tiles, layer, out)
+        emit(out, width, plain, blocks, T, t)

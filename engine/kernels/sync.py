@@ -61,4 +61,5 @@ futex = make(i64, (i64,) * 5, _syscall)  # (SYS_FUTEX, address, operation, value
 invoke_op = _invoke(4)  # (address, op record, thread id, thread count, step block)
 invoke_matmul = _invoke(12)  # (address, the twelve arguments of a quant's `panels` or `rows`)
 invoke_row = _invoke(3)  # (address, source, k, destination): a quant's `unpack_row`
-invoke_scores = _invoke(7)  # (address, the seven arguments of a K type's `scores` or a V type's `mix`)
+invoke_put = _invoke(4)  # (address, the four arguments of a K or V type's `put_k` or `put_v`)
+invoke_scores = _invoke(8)  # (address, the eight arguments of a K type's `scores` or a V type's `mix`)

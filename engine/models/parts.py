@@ -5,7 +5,6 @@ Every extent that an op touches is asserted here, once, at load.
 """
 
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from engine.kernels import attention, rope, sample
 from engine.kernels.act import act_bytes, activate
 from engine.kernels.embed import embed
 from engine.kernels.gated import HIDDEN, swiglu
-from engine.kernels.jit import Kernel
+from engine.kernels.kv import store_k, store_v
 from engine.kernels.matmul import TOKENS, matmul
 from engine.kernels.merge import merged
 from engine.kernels.norm import rms_norm
@@ -138,28 +137,36 @@ class Parts:
         )
         self.program.tile_barrier()
 
-    def attention(self, layer: int, table: Buffer, out: Act, *, neox: bool = False) -> None:
-        """Rotate and store this step's qkv, attend over the pages of `layer`, leave the result in `out`."""
-        s, kv = self.shape, self.kv
+    def attention(self, layer: int, table: Buffer, out: Act, *, neox: bool = False, scale: float | None = None,
+                  window: int = 0, soft_cap: float = 0.0, sinks: Vector | None = None) -> None:  # fmt: skip
+        """Rotate and store this step's qkv, attend over the pages of `layer`, leave the result in `out`.
+
+        Queries are multiplied by `scale` (1 / sqrt(head_dim) if not given). A row sees positions > its own - `window`
+        (0: all); a score s becomes soft_cap * tanh(s / soft_cap) (0: s); `sinks`: a logit per head in its sum.
+        """
+        s, kv, add = self.shape, self.kv, self.program.add
         q, ld, at = self.qkv.address, self.ld_qkv, layer * kv.layer_bytes
         keys, values = q + s.n_heads * s.head_dim * 4, q + (s.n_heads + s.n_kv_heads) * s.head_dim * 4
         assert out.k == s.n_heads * s.head_dim and table.n_bytes >= kv.n_ctx * s.rope_dim * 4, (out.k, table.n_bytes)
-        assert at + kv.layer_bytes <= kv.page_bytes and s.head_dim % 8 == 0, (layer, s.head_dim)
+        assert at + kv.layer_bytes <= kv.page_bytes and (sinks is None or sinks.k == s.n_heads), layer
+        block = self.keep(attention.layer_block(
+            ld, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes, window, soft_cap,
+            sinks.address if sinks else 0,
+        ))  # fmt: skip
         k, v = attention.kv_module(kv.type_k), attention.kv_module(kv.type_v)
-        turn, add = (s.rope_dim, table.address, int(neox)), self.program.add
-        add(rope.rope_q, q, ld, s.n_heads, s.head_dim, *turn, float(s.head_dim**-0.5), counter=True)
-        add(_of(k, "store_k"), keys, ld, s.n_kv_heads, s.head_dim, *turn, at, kv.head_bytes, counter=True)
-        add(_of(v, "store_v"), values, ld, s.n_kv_heads, s.head_dim, at + kv.k_bytes, kv.head_bytes, counter=True)
+        turn, heads = (s.rope_dim, table.address, int(neox)), (ld, s.n_kv_heads, s.head_dim)
+        add(rope.rope_q, q, ld, s.n_heads, s.head_dim, *turn, float(scale or s.head_dim**-0.5), counter=True)
+        add(store_k, keys, *heads, *turn, at, kv.head_bytes, k.put_k, counter=True)
+        add(store_v, values, *heads, at + kv.k_bytes, kv.head_bytes, v.put_v, counter=True)
         self.program.barrier()
         add(
-            attention.attend, q, ld, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes,
-            _of(k, "prepare"), _of(k, "scores"), _of(v, "mix"), self.partials.address, self.max_tiles,
+            attention.attend, q, block.address, k.prepare, k.scores, v.mix, self.partials.address, self.max_tiles,
             self._attention_scratch.address, counter=True,
             work=Work(past_bytes=s.n_kv_heads * kv.head_bytes // PAGE, past_macs=2 * s.n_heads * s.head_dim),
         )  # fmt: skip
         self.program.barrier()
         add(
-            merged, self.partials.address, self.max_tiles, s.n_heads, s.head_dim, *out.addresses, out.copies,
+            merged, self.partials.address, self.max_tiles, block.address, out.k, *out.addresses, out.copies,
             self.scratch.address, self.scratch_bytes,
         )  # fmt: skip
         self.program.tile_barrier()
@@ -169,12 +176,6 @@ class Parts:
         add, s = self.program.add, self.shape
         scratch = self.keep(Buffer(sample.scratch_bytes(s.n_vocab) * self.threads))
         add(sample.sample, self.logits.address, self.ld_logits, s.n_vocab, scratch.address, counter=True)
-
-
-def _of(module: ModuleType, name: str) -> Kernel:
-    """The kernel `name` of a K or V type's module, which carries the type in its own name."""
-    kernel: Kernel = getattr(module, f"{name}_{module.__name__.rsplit('kv_', 1)[1]}")
-    return kernel
 
 
 def rotation(shape: DecoderShape, n_ctx: int, factors: np.ndarray | None) -> Buffer:

@@ -168,7 +168,7 @@ def test_large_passes_grow_the_reserve(gguf: GgufFile) -> None:
 
 
 @pytest.mark.parametrize("request_", [
-    {"type_k": "q3"}, {"type_v": "f32"}, {"load_mode": "stream"}, {"n_ctx": -1}, {"n_ctx": 1 << 40}, {"threads": 0},
+    {"type_k": "q3"}, {"type_v": "f64"}, {"load_mode": "stream"}, {"n_ctx": -1}, {"n_ctx": 1 << 40}, {"threads": 0},
     {"ubatch_size": 0}, {"parallel": 0},
 ])  # fmt: skip
 def test_requests_nobody_can_meet(gguf: GgufFile, request_: dict[str, object]) -> None:
@@ -179,7 +179,7 @@ def test_requests_nobody_can_meet(gguf: GgufFile, request_: dict[str, object]) -
 
 def test_q8_0_needs_heads_of_whole_blocks(tmp_path: Path) -> None:
     narrow = read_gguf(tiny_llama(tmp_path / "n.gguf", n_embd=64, n_heads=4))
-    with pytest.raises(UsageError, match="have 16; use f16"):
+    with pytest.raises(UsageError, match="have 16; use f32, f16 or bf16"):
         planned(narrow, type_k="q8_0")
     with pytest.raises(DoesNotFit) as error:
         planned(narrow, RESERVE + 300 * PER_POSITION, n_ctx=1 << 20)

@@ -150,7 +150,7 @@ def test_set_changes_one_line_and_keeps_the_version_before() -> None:
         (["temp=x"], "sampling.temp is 'x': a number from 0 to 100 is expected"),
         (["threads=010"], "threads is '010': with a zero in front"),
         (["ctx_size=-1"], "ctx_size is -1: a whole number from 0 to"),
-        (["cache_type_k=Q8_0"], "f16 or q8_0 is expected; did you mean 'q8_0'?"),
+        (["cache_type_k=Q8_0"], "f32, f16, bf16, q8_0 or q4_0 is expected; did you mean 'q8_0'?"),
         (["fallback=nobody"], "there is no profile 'nobody'"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_mark_and_line_ends_of_windows_are_fine() -> None:
         ("name: x\nctx_size: -1\n", 2, "ctx_size is -1: a whole number from 0 to 1073741824 is expected"),
         ("name: x\nctx_size: 99999999999\n", 2, "ctx_size is 99999999999: a whole number from 0 to 1073741824"),
         ("name: x\nctx_size: " + "9" * 5000 + "\n", 2, "99...': a whole number from 0 to"),
-        ("name: x\ncache_type_k: q5_0\n", 2, "cache_type_k is 'q5_0': f16 or q8_0 is expected"),
+        ("name: x\ncache_type_k: q5_0\n", 2, "cache_type_k is 'q5_0': f32, f16, bf16, q8_0 or q4_0 is expected"),
         ("name: x\ncache_type_k: Q8_0\n", 2, "(did you mean 'q8_0'?)"),
         ("name: x\nctx_size: '4096'\n", 2, "ctx_size is '4096': text, as it stands in quotes; write it without"),
         ("name: x\nctx_size: 0x10\n", 2, "ctx_size is '0x10': numbers are decimal here (did you mean '16'?)"),

@@ -14,7 +14,8 @@ def small(n_pages: int = 4, n_seqs: int = 3) -> KvCache:
 
 @pytest.mark.parametrize(
     ("type_k", "type_v", "per_element"),
-    [("f16", "f16", 4.0), ("q8_0", "q8_0", 2 * 34 / 32), ("q8_0", "f16", 2 + 34 / 32)],
+    [("f16", "f16", 4.0), ("q8_0", "q8_0", 2 * 34 / 32), ("q8_0", "f16", 2 + 34 / 32),
+     ("f32", "bf16", 6.0), ("q8_0", "q4_0", (34 + 18) / 32)],
 )
 @pytest.mark.parametrize(("n_ctx", "rounded"), [(1, 256), (256, 256), (257, 512), (4096, 4096)])
 def test_memory_is_the_formula(type_k: str, type_v: str, per_element: float, n_ctx: int, rounded: int) -> None:
@@ -25,12 +26,12 @@ def test_memory_is_the_formula(type_k: str, type_v: str, per_element: float, n_c
 
 
 def test_heads_that_a_type_cannot_hold_are_refused_with_what_would_do() -> None:
-    with pytest.raises(UsageError, match=r"cache_type_v q8_0 needs heads of a multiple of 32 .* have 80; use f16"):
+    with pytest.raises(UsageError, match=r"q8_0 needs heads of a multiple of 32 .* have 80; use f32, f16 or bf16"):
         KvCache(256, 1, 1, 80, "f16", "q8_0")
     with pytest.raises(UsageError, match=r"multiple of 8 .* have 20; no cache type"):
         KvCache(256, 1, 1, 20, "f16", "f16")
-    with pytest.raises(UsageError, match="'q4_0'; use one of f16, q8_0"):
-        KvCache(256, 1, 1, 32, "q4_0", "f16")
+    with pytest.raises(UsageError, match="'q5_0'; use one of f32, f16, bf16, q8_0, q4_0"):
+        KvCache(256, 1, 1, 32, "q5_0", "f16")
     with pytest.raises(UsageError, match="context of 0"):
         KvCache(0, 1, 1, 32, "f16", "f16")
 

@@ -8,7 +8,7 @@ from engine.cache.kv import KvCache
 from engine.cache.layout import KV_TYPES, kv_bytes, position_bytes
 
 # (bytes of a block, values in it), as in the block formats' own drawings.
-BLOCKS = {"f16": (2, 1), "q8_0": (34, 32)}
+BLOCKS = {"f32": (4, 1), "f16": (2, 1), "bf16": (2, 1), "q8_0": (34, 32), "q4_0": (18, 32)}
 
 
 def counted(n_layers: int, n_kv_heads: int, head_dim: int, n_ctx: int, type_k: str, type_v: str) -> int:

@@ -1,93 +1,14 @@
 """Attention over real pages: against float64 softmax, and the same bits for every grouping. Not here: pages."""
 
 import math
-from threading import Thread
 
-import numba
 import numpy as np
 import pytest
 
-from engine.cache.kv import KvCache, KvSequence
-from engine.kernels import step
-from engine.kernels.attention import attend, kv_module, merge_row, parts_bytes, scratch_bytes
-from engine.kernels.rope import rope_q, rope_table
+from tests.engine.kernels.layers import Layer
 
-TABLE = {hd: rope_table(1024, hd, 10000.0) for hd in (8, 16, 32, 40, 64, 128)}
 SHAPES = [(1, 32), (1, 128), (2, 64), (3, 64), (3, 32), (4, 128), (4, 64), (7, 64)]  # query heads per kv head, head_dim
 KINDS = [("f16", "f16"), ("q8_0", "q8_0"), ("q8_0", "f16"), ("f16", "q8_0")]
-
-
-@numba.njit(nogil=True)
-def merge_all(st, n_rows, parts, max_tiles, n_heads, head_dim, out):  # type: ignore[no-untyped-def]
-    for row in range(n_rows):
-        merge_row(st, row, parts, max_tiles, n_heads, head_dim, out + row * n_heads * head_dim * 4)
-
-
-class Layer:
-    """One attention layer with its cache, run on rows of (sequence, position)."""
-
-    def __init__(self, group: int, head_dim: int, k: str = "f16", v: str = "f16", n_kv: int = 2) -> None:
-        self.n_heads, self.n_kv, self.head_dim, self.k, self.v = group * n_kv, n_kv, head_dim, k, v
-        self.cache = KvCache(2048, 2, n_kv, head_dim, k, v, n_seqs=3)
-        self.offset = self.cache.layer_bytes  # the second layer of two
-        self.ld = (self.n_heads + 2 * n_kv) * head_dim
-        self.max_tiles = 4
-
-    def run(self, rows: list[tuple[KvSequence, int, np.ndarray]], n_threads: int = 1) -> np.ndarray:
-        """Store and attend; (rows, n_heads * head_dim)."""
-        n, hd, cache = len(rows), self.head_dim, self.cache
-        qkv = np.array([x for _, _, x in rows], np.float32)
-        positions = np.array([p for _, p, _ in rows], np.int64)
-        pages = np.array([s.address for s, _, _ in rows], np.int64)
-        block = np.zeros(step.N_WORDS, np.int64)
-        block[[step.N_ROWS // 8, step.POSITIONS // 8, step.PAGES // 8]] = n, positions.ctypes.data, pages.ctypes.data
-        parts = np.full(parts_bytes(n, self.max_tiles, self.n_heads, hd) // 4, np.nan, np.float32)
-        scratch_size = scratch_bytes(self.n_heads, self.n_kv, hd)
-        scratch = np.full(scratch_size * n_threads // 4 + 1, np.nan, np.float32)
-        scratch[-1] = 7
-        key, value = qkv.ctypes.data + self.n_heads * hd * 4, qkv.ctypes.data + (self.n_heads + self.n_kv) * hd * 4
-        scale = int(np.float32(1 / math.sqrt(hd)).view(np.int32))
-        table, mk, mv = TABLE[hd].ctypes.data, kv_module(self.k), kv_module(self.v)
-        store_k, store_v = getattr(mk, f"store_k_{self.k}"), getattr(mv, f"store_v_{self.v}")
-        calls = [getattr(mk, f"prepare_{self.k}"), getattr(mk, f"scores_{self.k}"), getattr(mv, f"mix_{self.v}")]
-        program = [
-            (rope_q, [qkv.ctypes.data, self.ld, self.n_heads, hd, hd, table, 0, scale]),
-            (store_k, [key, self.ld, self.n_kv, hd, hd, table, 0, self.offset, cache.head_bytes]),
-            (store_v, [value, self.ld, self.n_kv, hd, self.offset + cache.k_bytes, cache.head_bytes]),
-            (attend, [
-                qkv.ctypes.data, self.ld, self.n_heads, self.n_kv, hd, self.offset, cache.head_bytes, cache.k_bytes,
-                *(c.address for c in calls), parts.ctypes.data, self.max_tiles, scratch.ctypes.data,
-            ]),
-        ]  # fmt: skip
-        for op, words in program:
-            counter, record = np.zeros(1, np.int64), np.zeros(16, np.int64)
-            record[1 : 1 + len(words)], record[15] = words, counter.ctypes.data
-            _ = op.address
-            args = [(record.ctypes.data, t, n_threads, block.ctypes.data) for t in range(n_threads)]
-            threads = [Thread(target=op, args=a) for a in args[1:]]
-            for t in threads:
-                t.start()
-            op(*args[0])
-            for t in threads:
-                t.join()
-        out = np.full((n, self.n_heads * hd), np.nan, np.float32)
-        merge_all(block.ctypes.data, n, parts.ctypes.data, self.max_tiles, self.n_heads, hd, out.ctypes.data)
-        assert scratch[-1] == 7
-        return out
-
-    def inputs(self, n: int, seed: int = 0) -> np.ndarray:
-        return np.random.default_rng(seed).standard_normal((n, self.ld)).astype(np.float32)
-
-    def fill(self, x: np.ndarray, chunk: int, n_threads: int = 1) -> np.ndarray:
-        """All rows of one new sequence, `chunk` at a time."""
-        sequence, out = self.cache.open(), []
-        for start in range(0, len(x), chunk):
-            some = x[start : start + chunk]
-            sequence.reserve(len(some))
-            out.append(self.run([(sequence, start + i, r) for i, r in enumerate(some)], n_threads))
-            sequence.advance(len(some))
-        sequence.close()
-        return np.concatenate(out)
 
 
 def turned(x: np.ndarray, head_dim: int) -> np.ndarray:
@@ -191,7 +112,7 @@ def test_a_fork_reads_shared_pages_and_keeps_its_own_tail() -> None:
     assert first.pages[0] == second.pages[0] and first.pages[1] != second.pages[1]
 
 
-@pytest.mark.parametrize("kind", ["f16", "q8_0"])
+@pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_0"])
 def test_what_a_used_page_still_holds_is_never_seen(kind: str) -> None:
     layer = Layer(3, 32, kind, kind)
     x = layer.inputs(270)
@@ -214,7 +135,7 @@ def test_extreme_scores_neither_overflow_nor_mix_in_others() -> None:
     assert np.abs(layer.fill(x, 40) - mean).max() < 1e-4
 
 
-@pytest.mark.parametrize("kind", ["f16", "q8_0"])
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16", "q8_0", "q4_0"])
 @pytest.mark.parametrize("column", [32, 63, 64, 95])
 def test_nan_in_a_key_or_a_value_is_not_hidden(kind: str, column: int) -> None:
     layer = Layer(1, 32, kind, kind, n_kv=1)

@@ -1,0 +1,140 @@
+"""What the types of keys and values share: their place in a page, the ops that store them. Not here: a type's layout.
+
+A type is a module kv_*.py with five kernels over one kv head's part of a page (256 positions, head_dim dims):
+
+    put_k(x, head_dim, r, k)   put_v(x, head_dim, r, v)      position r of the page from floats at x
+    prepare(q, head_dim, out)                                a query as `scores` wants it, in 4 * head_dim bytes
+    scores(k, q, q_bytes, n_q, first, n, head_dim, out)      out f32 [n_q][256]: products of n_q <= WIDTH prepared
+                                                             queries with positions first..n-1
+    mix(v, w, n_q, first, n, head_dim, out, out_bytes)       out f32 [n_q] rows: sums over first..n-1 of w [n_q][256]
+                                                             times V; may overwrite f32 [WIDTH][256] behind w
+
+`first` is a multiple of 64: `scores` may write whole groups of up to 64 positions, never past 255. A query's numbers
+depend neither on its company nor on `first`, as long as weights below its own first position are zeros.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine.kernels.jit import inner, op
+from engine.kernels.rope import rope
+from engine.kernels.simd import F32, I64, _fma, const, f32x8, i64, ir, ld_i64, make, read, splat, void, write
+from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS
+from engine.kernels.sync import atomic_add, invoke_put
+from engine.kernels.vmath import loop
+
+TILE = PAGE * 4  # bytes of one query's scores
+WIDTH = 6  # most queries that share reads: 6 x 2 chains, what they read and a spare are the sixteen registers
+
+
+def at(b: Any, p: Any, i: Any, step: int) -> Any:
+    """IR: p + i * step."""
+    return b.add(p, b.mul(i, ir.Constant(I64, step)))
+
+
+def for_each_width(b: Any, n_q: Any, emit: Callable[[int], None]) -> None:
+    """IR: emit(c) where n_q == c, for c in 1..WIDTH."""
+    for c in range(1, WIDTH + 1):
+        with b.if_then(b.icmp_signed("==", n_q, ir.Constant(I64, c))):
+            emit(c)
+
+
+def groups(b: Any, n: Any, size: int) -> Any:
+    """IR: n / size rounded up."""
+    return b.sdiv(b.add(n, ir.Constant(I64, size - 1)), ir.Constant(I64, size))
+
+
+def mixer(vec_bytes: int, widths: Sequence[int], load: Callable[[Any, Any, int], list[Any]]) -> Any:
+    """IR of `mix` for rows of row_bytes and n_vecs vectors of 8 dims: lane = dim, one chain over positions per dim.
+
+    `load(b, address, n)` gives n neighbouring vectors of one position as floats; widths[n_q - 1] of them are a group.
+    """
+
+    def emit(b: Any, v: Any, row_bytes: Any, n_vecs: Any, w: Any, n_q: Any, first: Any, n: Any, out: Any,
+             out_bytes: Any) -> None:  # fmt: skip
+        start, count = b.add(v, b.mul(first, row_bytes)), b.sub(n, first)
+
+        def group(c: int, size: int, vec: Any) -> None:
+            """`size` vectors from the vec-th of c queries."""
+            ws = [b.add(at(b, w, first, 4), ir.Constant(I64, i * TILE)) for i in range(c)]
+            source = at(b, start, vec, vec_bytes)
+
+            def body(p: Any, acc: Sequence[Any]) -> list[Any]:
+                xs = load(b, b.add(source, b.mul(p, row_bytes)), size)
+                weights = [splat(b, read(b, at(b, q, p, 4), F32), f32x8) for q in ws]
+                return [_fma(b, weights[i], x, acc[j * c + i]) for j, x in enumerate(xs) for i in range(c)]
+
+            acc = loop(b, count, [const(f32x8, 0.0)] * (c * size), body)
+            for i in range(c):
+                for j in range(size):
+                    row = at(b, b.add(out, b.mul(out_bytes, ir.Constant(I64, i))), vec, 32)
+                    write(b, b.add(row, ir.Constant(I64, j * 32)), acc[j * c + i])
+
+        def some(c: int) -> None:
+            size = widths[c - 1]
+            whole = b.sdiv(n_vecs, ir.Constant(I64, size))
+
+            def step(i: Any, _: Sequence[Any]) -> list[Any]:
+                group(c, size, b.mul(i, ir.Constant(I64, size)))
+                return []
+
+            def rest(i: Any, _: Sequence[Any]) -> list[Any]:
+                group(c, 1, b.add(b.mul(whole, ir.Constant(I64, size)), i))
+                return []
+
+            loop(b, whole, [], step)
+            if size > 1 and vec_bytes > 8:  # a quantised block is always whole groups
+                loop(b, b.srem(n_vecs, ir.Constant(I64, size)), [], rest)
+
+        for_each_width(b, n_q, some)
+
+    return make(void, (i64,) * 9, emit)
+
+
+@inner
+def page_of(st, row, tile):
+    """Address of page `tile` of a row's sequence."""
+    return ld_i64(ld_i64(ld_i64(st + PAGES) + row * 8) + tile * 8)
+
+
+@op
+def store_k(o, tid, nth, st):
+    """Rotate keys (in place) and store them.
+
+    words: 1 first key column of qkv f32 [rows][ld]; 2 ld (floats); 3 n_kv_heads; 4 head_dim; 5 rope_dim; 6 table;
+    7 neox; 8 layer offset in a page; 9 bytes of one kv head there (K and V); 10 put_k of the K type; 15 counter.
+    """
+    keys, ld, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
+    rope_dim, table, neox = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56)
+    layer, head_bytes = ld_i64(o + 64), ld_i64(o + 72)
+    counter, n_units = ld_i64(o + 120), ld_i64(st + N_ROWS) * n_heads
+    while True:
+        c = atomic_add(counter, 1)
+        if c >= n_units:
+            return
+        row, h = c // n_heads, c % n_heads
+        position = ld_i64(ld_i64(st + POSITIONS) + row * 8)
+        x = keys + (row * ld + h * head_dim) * 4
+        rope(x, table + position * rope_dim * 4, rope_dim, neox)
+        part = page_of(st, row, position // PAGE) + layer + h * head_bytes
+        invoke_put(ld_i64(o + 80), x, head_dim, position % PAGE, part)
+
+
+@op
+def store_v(o, tid, nth, st):
+    """Store values.
+
+    words: 1 first value column of qkv f32 [rows][ld]; 2 ld (floats); 3 n_kv_heads; 4 head_dim; 5 layer offset in a
+    page + the K bytes of a head; 6 bytes of one kv head there (K and V); 7 put_v of the V type; 15 counter.
+    """
+    values, ld, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
+    offset, head_bytes = ld_i64(o + 40), ld_i64(o + 48)
+    counter, n_units = ld_i64(o + 120), ld_i64(st + N_ROWS) * n_heads
+    while True:
+        c = atomic_add(counter, 1)
+        if c >= n_units:
+            return
+        row, h = c // n_heads, c % n_heads
+        position = ld_i64(ld_i64(st + POSITIONS) + row * 8)
+        part = page_of(st, row, position // PAGE) + offset + h * head_bytes
+        invoke_put(ld_i64(o + 56), values + (row * ld + h * head_dim) * 4, head_dim, position % PAGE, part)
