@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PREFIX = "COLIBRI_"
 # Read before settings exist (numba must know its level before the first kernel is imported), hence no Settings field.
 PROCESS_ENV = {
-    "COLIBRI_ISA": ("engine.kernels.isa", "instruction set to use: v2, v3 or vnni; unset: what the CPU offers"),
+    "COLIBRI_ISA": ("engine.kernels.isa", "instructions to use: v2, v3, vnni, avx512, neon; unset: all the CPU has"),
     "COLIBRI_KERNEL_CACHE": ("engine.kernels.jit", "folder of compiled kernels"),
     "COLIBRI_URL": ("appliance.cli.remote", "address of a running service, for status, profile and tui"),
     "COLIBRI_ADMIN_KEY": ("appliance.cli.remote", "admin key for it; unset: the one in the data folder"),

@@ -12,10 +12,13 @@ from typing import Any
 
 from engine.kernels.isa import ISA
 from engine.kernels.vec import (
-    F32, I1, Vec, call, cgutils, const, f32x8, i8x16, i8x32, i16x16, i32x8, i64, ir, make, read, shuffle, splat,
+    F32, I1, I16, I32, Vec, call, cgutils, const, f32x8, i8x16, i8x32, i16x16, i32x8, i64, ir, make, read, shuffle,
+    splat,
 )  # fmt: skip
 
-AVX2, VNNI = ISA.has("avx2"), ISA.vnni
+AVX2 = ISA.has("avx2")
+FOUR = ISA.dots != "maddubs"  # one instruction sums four products in 32 bits
+BIASED = ISA.dots == "dpbusd"  # and takes weights without a sign: dot_i8 leaves 128 * sum(x) in
 
 
 def _halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:
@@ -36,8 +39,18 @@ nibbles = make(  # 16 bytes -> 32 values: low nibbles, then high ones
 flip_sign = make(i8x32, (i8x32,), lambda b, v: b.xor(v, const(i8x32, -128)))  # int8 -> the same + 128, unsigned
 
 
+def _neighbours(b: Any, x: Any, y: Any, ret: Vec) -> Any:
+    """Products of the lanes of x and y, neighbours summed."""
+    products = b.mul(x, y)
+    even = range(0, 2 * ret.n, 2)
+    return b.add(shuffle(b, products, even), shuffle(b, products, [i + 1 for i in even]))
+
+
 def _maddubs(b: Any, u: Any, s: Any) -> Any:
     """u8 x i8, neighbours summed into i16; saturates, so the caller keeps every sum below 32768."""
+    if ISA.is_arm:
+        wide = ir.VectorType(I16, 32)
+        return _neighbours(b, b.zext(u, wide), b.sext(s, wide), i16x16)
     if AVX2:
         return call(b, "llvm.x86.avx2.pmadd.ub.sw", i16x16.ir, [u, s])
     return _halves(b, "llvm.x86.ssse3.pmadd.ub.sw.128", i16x16, [u, s])
@@ -45,17 +58,23 @@ def _maddubs(b: Any, u: Any, s: Any) -> Any:
 
 def _maddwd(b: Any, x: Any, y: Any) -> Any:
     """i16 x i16, neighbours summed into i32."""
+    if ISA.is_arm:
+        wide = ir.VectorType(I32, 16)
+        return _neighbours(b, b.sext(x, wide), b.sext(y, wide), i32x8)
     if AVX2:
         return call(b, "llvm.x86.avx2.pmadd.wd", i32x8.ir, [x, y])
     return _halves(b, "llvm.x86.sse2.pmadd.wd", i32x8, [x, y])
 
 
-def _dpbusd(b: Any, acc: Any, u: Any, s: Any) -> Any:
-    """acc + four products u8 x i8 per i32 lane, without saturation (AVX-VNNI or AVX-512 VNNI)."""
-    return call(b, "llvm.x86.avx512.vpdpbusd.256", i32x8.ir, [acc, u, s])
+def _dot4(b: Any, acc: Any, w: Any, x: Any) -> Any:
+    """acc + four products per i32 lane, where FOUR. w is u8 on x86 and i8 on ARM: the same up to 127."""
+    if ISA.is_arm:
+        return _halves(b, "llvm.aarch64.neon.sdot.v4i32.v16i8", i32x8, [acc, w, x])
+    return call(b, "llvm.x86.avx512.vpdpbusd.256", i32x8.ir, [acc, w, x])
 
 
 def _sign(b: Any, x: Any, w: Any) -> Any:
+    """x with its sign turned where w is negative, 0 where w is 0. x86 only."""
     if AVX2:
         return call(b, "llvm.x86.avx2.psign.b", i8x32.ir, [x, w])
     return _halves(b, "llvm.x86.ssse3.psign.b.128", i8x32, [x, w])
@@ -66,10 +85,10 @@ def _dot(n: int, most: int) -> Any:
 
     def emit(b: Any, *v: Any) -> Any:
         w, x = v[:n], v[n:]
-        if VNNI:
+        if FOUR:
             acc, odd = const(i32x8, 0), const(i32x8, 0)
             for j in range(0, n, 2):
-                acc, odd = _dpbusd(b, acc, w[j], x[j]), _dpbusd(b, odd, w[j + 1], x[j + 1])
+                acc, odd = _dot4(b, acc, w[j], x[j]), _dot4(b, odd, w[j + 1], x[j + 1])
             return b.add(acc, odd)
         t = [_maddubs(b, w[j], x[j]) for j in range(n)]
         while most > 1 and len(t) > n // most:
@@ -89,10 +108,10 @@ dot_u6 = make(i32x8, (i8x32,) * 8, _dot(4, 2))  # 2 x 2 x 63 x 127
 
 
 def _dot_u8(b: Any, acc: Any, u: Any, x: Any, w: Any) -> Any:
-    """acc + four products of int8 w and x per lane. VNNI: u = w + 128 and the caller takes 128 * sum(x) away;
-    otherwise u = |w| and the sign of w moves to x: 2 x 128 x 127 fits 16 bits."""
-    if VNNI:
-        return _dpbusd(b, acc, u, x)
+    """acc + four products of int8 w and x per lane. BIASED: u = w + 128 and the caller takes 128 * sum(x) away; ARM
+    multiplies signs; else u = |w| and the sign of w moves to x: 2 x 128 x 127 fits 16 bits."""
+    if FOUR:
+        return _dot4(b, acc, u if BIASED else w, x)
     return b.add(acc, _maddwd(b, _maddubs(b, u, _sign(b, x, w)), const(i16x16, 1)))
 
 
@@ -100,8 +119,10 @@ dot_i8 = make(i32x8, (i32x8, i8x32, i8x32, i8x32), _dot_u8)
 
 
 def _unsigned(b: Any, w: Any) -> Any:
-    if VNNI:
+    if BIASED:
         return b.xor(w, const(i8x32, -128))
+    if FOUR:
+        return w
     return b.call(
         cgutils.get_or_insert_function(b.module, ir.FunctionType(i8x32.ir, [i8x32.ir, I1]), "llvm.abs.v32i8"),
         [w, ir.Constant(I1, 0)],
@@ -109,16 +130,16 @@ def _unsigned(b: Any, w: Any) -> Any:
 
 
 unsigned_i8 = make(i8x32, (i8x32,), _unsigned)  # the `u` that dot_i8 wants
-dot_bias = make(  # what dot_i8 left in: 128 * the sum at p under VNNI, nothing otherwise
+dot_bias = make(  # what dot_i8 left in: 128 * the sum at p where BIASED, nothing otherwise
     f32x8, (i64,),
-    lambda b, p: b.fmul(splat(b, read(b, p, F32), f32x8), const(f32x8, 128.0)) if VNNI else const(f32x8, 0.0),
+    lambda b, p: b.fmul(splat(b, read(b, p, F32), f32x8), const(f32x8, 128.0)) if BIASED else const(f32x8, 0.0),
 )  # fmt: skip
 
 
 def _dot_row(b: Any, w: Any, x: Any) -> Any:
     """Per i32 lane: four products of neighbouring w (0..63) and x."""
-    if VNNI:
-        return _dpbusd(b, const(i32x8, 0), w, x)
+    if FOUR:
+        return _dot4(b, const(i32x8, 0), w, x)
     return _maddwd(b, _maddubs(b, w, x), const(i16x16, 1))
 
 

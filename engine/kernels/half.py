@@ -1,4 +1,4 @@
-"""Half floats in LLVM IR, with F16C or without: loads, stores, conversions. Not here: the names kernels use (simd.py).
+"""Half floats in LLVM IR, by instruction (F16C, NEON) or by integers. Not here: the names kernels use (simd.py).
 
 Without F16C a half conversion in IR calls a library function that LLVM cannot find and the process aborts (reproduced);
 integers do it then. Both ways are exact, subnormals, infinities and NaN included.
@@ -9,7 +9,7 @@ from typing import Any
 from engine.kernels.isa import ISA
 from engine.kernels.vec import F16, F32, I16, I32, ir, read, write
 
-F16C = ISA.has("f16c")
+F16C = ISA.converts_halves
 
 
 def widen(b: Any, bits: Any) -> Any:

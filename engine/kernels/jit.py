@@ -71,7 +71,8 @@ def _closure(module: str) -> frozenset[str]:
 @cache
 def digest(module: str) -> str:
     """Hex digest of everything that decides the machine code of `module`'s kernels."""
-    h = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {ISA.level} {sys.version_info[:2]}".encode())
+    target = f"{ISA.level} {ISA.target} {sorted(ISA.features)}"
+    h = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {target} {sys.version_info[:2]}".encode())
     for name in sorted(_closure(module) | {"engine.kernels.jit"}):
         h.update(name.encode() + _source(name))
     return h.hexdigest()[:16]

@@ -11,7 +11,7 @@ x = d * q, d = max|x| / 127 rounded to f16 after q = nearest even of x / d.
 from collections.abc import Sequence
 from typing import Any
 
-from engine.kernels.dots import VNNI, _dot_u8, _unsigned
+from engine.kernels.dots import BIASED, _dot_u8, _unsigned
 from engine.kernels.half import load_f16, store_f16
 from engine.kernels.jit import kernel
 from engine.kernels.kv import TILE, WIDTH, at, for_each_width, groups, mixer
@@ -59,7 +59,7 @@ def _emit_scores(b: Any, k: Any, q: Any, q_bytes: Any, n_q: Any, first: Any, n: 
                     scale = load_f16(b, here[j], 8)
                     for i in range(c):
                         own, total = at(b, b.add(qs[i], dim), block, 4), ints[j * c + i]
-                        if VNNI:  # keys went in as key + 128
+                        if BIASED:  # keys went in as key + 128
                             bias = b.mul(splat(b, read(b, b.add(own, sums), I32), i32x8), const(i32x8, 128))
                             total = b.sub(total, bias)
                         both = b.fmul(scale, splat(b, read(b, own, F32), f32x8))

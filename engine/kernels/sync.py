@@ -1,12 +1,11 @@
 """Atomics, pauses, the futex and calls by address. Not here: the barrier made of them (runner.py)."""
 
-import platform
 from typing import Any
 
+from engine.kernels.isa import ISA
 from engine.kernels.vec import I32, I64, call, cgutils, i64, ir, make, void
 
-_X86 = platform.machine() in ("x86_64", "AMD64")
-SYS_FUTEX = 202 if _X86 else 98
+SYS_FUTEX = 98 if ISA.is_arm else 202
 WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
 CLOCK_MONOTONIC = 1
 
@@ -16,10 +15,10 @@ def _at(b: Any, p: Any) -> Any:
 
 
 def _pause(b: Any) -> None:
-    if _X86:
-        call(b, "llvm.x86.sse2.pause", ir.VoidType(), [])
-    else:
+    if ISA.is_arm:
         call(b, "llvm.aarch64.hint", ir.VoidType(), [ir.Constant(I32, 1)])
+    else:
+        call(b, "llvm.x86.sse2.pause", ir.VoidType(), [])
 
 
 def _yield(b: Any) -> None:

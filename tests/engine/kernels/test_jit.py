@@ -6,11 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from engine.errors import UsageError
 from engine.kernels import jit
-from engine.kernels.isa import decide
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPILE = """
@@ -47,24 +43,3 @@ def test_a_digest_covers_what_a_kernel_calls_in_other_files():
     assert {"engine.kernels.gated", "engine.kernels.act", "engine.kernels.simd", "engine.kernels.isa"} <= closure
     assert "engine.quants.q4_1" not in closure, "one type's edit must not compile the others anew"
     assert jit.digest("engine.kernels.gated") != jit.digest("engine.kernels.norm")
-
-
-@pytest.mark.parametrize("level", ["v2", "v3"])
-def test_a_level_changes_the_digest_and_its_code_keeps_within_it(level, tmp_path):
-    """At v2 no 256-bit register may appear: an AVX instruction on an old CPU ends the process without a word."""
-    code = """
-import numba, re
-from numba import types
-from engine.kernels.isa import ISA
-from engine.quants.q4_1 import panels
-built = numba.cfunc(types.void(*[types.int64] * 12))(panels.function)
-text = built._library.get_asm_str()
-print(ISA.level, len(re.findall(r"%[yz]mm", text)) > 0, "vpdpbusd" in text)
-"""
-    out = run(code, COLIBRI_ISA=level, COLIBRI_KERNEL_CACHE=str(tmp_path)).stdout.split()
-    assert out == [level, str(level == "v3"), "False"]
-
-
-def test_an_unknown_level_is_refused_with_the_list():
-    with pytest.raises(UsageError, match="COLIBRI_ISA=v9 is not a level; use one of v2, v3, vnni"):
-        decide("v9")
