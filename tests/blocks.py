@@ -5,11 +5,16 @@
     Q4_0  [f16 d][16 bytes]         value = d * (q - 8)                                           18 bytes, 32 values
     Q4_1  [f16 d][f16 m][16 bytes]  value = d * q + m                                             20 bytes, 32 values
 
-In the 4-bit blocks byte i holds value i in its low half and value i + 16 in its high half.
+Other types: tests/blocks_k.py and twins.py. In the 4-bit
+blocks byte i holds value i in its low half and value i + 16 in its high half.
 """
 
 import numpy as np
 from numpy.typing import NDArray
+
+from engine.quants.registry import TYPES
+from tests import blocks_k
+from tests.engine.quants.twins import weights
 
 F32 = NDArray[np.float32]
 
@@ -21,7 +26,10 @@ def quantise(values: NDArray[np.floating], type_name: str) -> bytes:
 
 def dequantise(data: bytes, type_name: str, shape: tuple[int, ...]) -> F32:
     """float32 values of `data`, shaped (numpy order: contiguous dimension last)."""
-    return _DEQUANTISE[type_name](np.frombuffer(data, np.uint8)).reshape(shape)
+    raw = np.frombuffer(data, np.uint8)
+    if type_name in _DEQUANTISE:
+        return _DEQUANTISE[type_name](raw).reshape(shape)
+    return weights(type_name, raw.reshape(-1, 1, TYPES[type_name].n_bytes)).reshape(shape)
 
 
 def _to_bf16(x: F32) -> bytes:
@@ -99,6 +107,12 @@ _QUANTISE = {
     "Q8_0": _to_q8_0,
     "Q4_0": _to_q4_0,
     "Q4_1": _to_q4_1,
+    "Q5_0": blocks_k.q5_0,
+    "Q5_1": blocks_k.q5_1,
+    "Q4_K": blocks_k.q4_k,
+    "Q5_K": blocks_k.q5_k,
+    "Q6_K": blocks_k.q6_k,
+    "TQ2_0": blocks_k.tq2_0,
 }
 _DEQUANTISE = {
     "F32": lambda raw: raw.view(np.float32).copy(),

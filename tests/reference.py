@@ -1,71 +1,21 @@
 """Exact float32 forward of a GGUF llama model in plain numpy: what every engine's logits are judged by.
 
 Weights are dequantised to float32 and multiplied as such: no activation is ever rounded to fewer bits. Sums that run
-over a row alone (norms, softmax, rope angles) are float64. Slow and obvious on purpose. Written from the format's
-definition, with block decoders of its own, so that it shares no line with the engine but the header reader.
+over a row alone (norms, softmax, rope angles) are float64. Slow and obvious on purpose; it shares no line with the
+engine but the header reader.
 Not here: other architectures, comparisons of two sets of logits (benchmarks/divergence.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.gguf.reader import GgufFile, read_gguf
+from tests.blocks import dequantise
 
 F32 = NDArray[np.float32]
-Bytes = NDArray[np.uint8]
-
-
-def _halves(raw: Bytes) -> F32:
-    """The float16 that starts each block, as a column."""
-    return raw.copy().view("<f2").astype(np.float32)
-
-
-def _nibbles(raw: Bytes) -> F32:
-    """32 values of 16 bytes: the low halves first, then the high ones."""
-    return np.concatenate([raw & 15, raw >> 4], axis=1).astype(np.float32)
-
-
-def _f32(raw: Bytes) -> F32:
-    return raw.view("<f4").astype(np.float32)
-
-
-def _f16(raw: Bytes) -> F32:
-    return raw.view("<f2").astype(np.float32)
-
-
-def _bf16(raw: Bytes) -> F32:
-    return (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
-
-
-def _q8_0(raw: Bytes) -> F32:
-    """[d f16][32 x i8]: value = d * q."""
-    blocks = raw.reshape(-1, 34)
-    return _halves(blocks[:, :2]) * blocks[:, 2:].view(np.int8).astype(np.float32)
-
-
-def _q4_0(raw: Bytes) -> F32:
-    """[d f16][16 bytes of nibbles]: value = d * (q - 8)."""
-    blocks = raw.reshape(-1, 18)
-    return _halves(blocks[:, :2]) * (_nibbles(blocks[:, 2:]) - np.float32(8))
-
-
-def _q4_1(raw: Bytes) -> F32:
-    """[d f16][m f16][16 bytes of nibbles]: value = d * q + m."""
-    blocks = raw.reshape(-1, 20)
-    return _halves(blocks[:, :2]) * _nibbles(blocks[:, 4:]) + _halves(blocks[:, 2:4])
-
-
-DECODERS: dict[str, Callable[[Bytes], F32]] = {
-    "F32": _f32,
-    "F16": _f16,
-    "BF16": _bf16,
-    "Q8_0": _q8_0,
-    "Q4_0": _q4_0,
-    "Q4_1": _q4_1,
-}
 
 
 class Reference:
@@ -81,7 +31,7 @@ class Reference:
         self.eps = self._float("attention.layer_norm_rms_epsilon")
         data = np.memmap(gguf.path, np.uint8, "r")
         self.weights = {
-            name: DECODERS[t.type.name](data[t.offset : t.offset + t.n_bytes]).reshape(t.dims[::-1])
+            name: dequantise(data[t.offset : t.offset + t.n_bytes].tobytes(), t.type.name, t.dims[::-1])
             for name, t in gguf.tensors.items()
         }
         embed = self.weights["token_embd.weight"]

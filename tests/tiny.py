@@ -11,6 +11,7 @@ import numpy as np
 
 from engine.gguf.reader import GgufFile, Value
 from engine.gguf.writer import Tensor, write_gguf
+from engine.quants.registry import TYPES
 from tests.blocks import F32, dequantise, quantise
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -29,10 +30,10 @@ def tiny_llama(
     *,
     quant: str = "Q4_0",
     n_layers: int = 2,
-    n_embd: int = 128,
+    n_embd: int | None = None,
     n_heads: int = 4,
     n_kv_heads: int = 2,
-    n_ff: int = 192,
+    n_ff: int | None = None,
     n_vocab: int = 320,
     seed: int = 0,
     tied: bool = False,
@@ -47,6 +48,8 @@ def tiny_llama(
     `quants` maps the end of a tensor's name to another type ({"ffn_down.weight": "Q4_1"}). Further keywords are
     metadata keys (by ** of a dict); None removes the key. Same arguments, same bytes.
     """
+    wide = TYPES[quant].items == 256
+    n_embd, n_ff = n_embd or (256 if wide else 128), n_ff or (256 if wide else 192)
     head = head_dim or n_embd // n_heads
     keys: dict[str, Value | None] = {
         "general.architecture": "llama",

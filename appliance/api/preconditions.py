@@ -1,5 +1,6 @@
-"""Headers that guard an order: If-Match and If-None-Match, so that nobody overwrites what they have not seen, and
-Idempotency-Key, so that asking twice does it once. Not here: the texts, what is kept under a key.
+"""Headers that guard an order: nobody overwrites what they have not seen, asking twice does it once.
+
+If-Match, If-None-Match, Idempotency-Key. Not here: the texts, what is kept under a key.
 """
 
 import re

@@ -4,9 +4,9 @@ Byte 4r + c of vector g is row r's column 4g + c. x is the address of an activat
 """
 
 from engine.kernels.dots import dot_u4, dot_u5, dot_u6, hi4, lo4
-from engine.kernels.fields import field
+from engine.kernels.fields import field, up4
 from engine.kernels.jit import inner
-from engine.kernels.simd import bc4_i8x32, ld_i8x32
+from engine.kernels.simd import bc4_i8x32, ld_i8x32, or_i8x32
 
 
 @inner
@@ -32,6 +32,26 @@ def field_vectors(p, shift, mask):
     return (
         field(v[0], shift, mask), field(v[1], shift, mask), field(v[2], shift, mask), field(v[3], shift, mask),
         field(v[4], shift, mask), field(v[5], shift, mask), field(v[6], shift, mask), field(v[7], shift, mask),
+    )  # fmt: skip
+
+
+@inner
+def one_bit_vectors(p):
+    """32 bytes: bit g of each byte is a column of group g."""
+    v = ld_i8x32(p)
+    return (
+        field(v, 0, 1), field(v, 1, 1), field(v, 2, 1), field(v, 3, 1),
+        field(v, 4, 1), field(v, 5, 1), field(v, 6, 1), field(v, 7, 1),
+    )  # fmt: skip
+
+
+@inner
+def with_tops(v, top):
+    """The bits from the fifth up, above the four of v."""
+    return (
+        or_i8x32(v[0], up4(top[0])), or_i8x32(v[1], up4(top[1])), or_i8x32(v[2], up4(top[2])),
+        or_i8x32(v[3], up4(top[3])), or_i8x32(v[4], up4(top[4])), or_i8x32(v[5], up4(top[5])),
+        or_i8x32(v[6], up4(top[6])), or_i8x32(v[7], up4(top[7])),
     )  # fmt: skip
 
 

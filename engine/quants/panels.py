@@ -16,7 +16,7 @@ and run the panel's float code on a vector whose lane is the row: same bits agai
 """
 
 from engine.kernels.jit import inner
-from engine.kernels.simd import add_f32x8, ld_f32x8, ld_i16, ld_i32, st_f32x8, st_i16, st_i32, z_f32x8
+from engine.kernels.simd import add_f32x8, i32_of, ld_f32x8, ld_i16, ld_i32, st_f32x8, ld_u32, st_i16, st_i32, z_f32x8
 
 
 @inner
@@ -54,3 +54,14 @@ def pack_words(w, stride, n, out):
     for r in range(8):
         for g in range(n):
             st_i32(out + g * 32 + r * 4, ld_i32(w + r * stride + g * 4))
+
+
+@inner
+def pack_bits(w, stride, out):
+    """32 bits of each of eight rows: bit g of byte c of row r's word is column 4g + c."""
+    for r in range(8):
+        tops, word = ld_u32(w + r * stride), 0
+        for g in range(8):
+            four = (tops >> (4 * g) & 15) * 0x204081 & 0x01010101  # bit c to byte c
+            word |= four << g
+        st_i32(out + r * 4, i32_of(word))

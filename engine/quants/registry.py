@@ -31,8 +31,14 @@ _ROWS = (
     QuantType(1, "F16", 1, 2, "engine.quants.f16"),
     QuantType(2, "Q4_0", 32, 18, "engine.quants.q4_0"),
     QuantType(3, "Q4_1", 32, 20, "engine.quants.q4_1"),
+    QuantType(6, "Q5_0", 32, 22, "engine.quants.q5_0"),
+    QuantType(7, "Q5_1", 32, 24, "engine.quants.q5_1"),
     QuantType(8, "Q8_0", 32, 34, "engine.quants.q8_0"),
+    QuantType(12, "Q4_K", 256, 144, "engine.quants.q4_k"),
+    QuantType(13, "Q5_K", 256, 176, "engine.quants.q5_k"),
+    QuantType(14, "Q6_K", 256, 210, "engine.quants.q6_k"),
     QuantType(30, "BF16", 1, 2, "engine.quants.bf16"),
+    QuantType(35, "TQ2_0", 256, 66, "engine.quants.tq2_0"),
 )
 TYPES: dict[str, QuantType] = {row.name: row for row in _ROWS}
 _BY_ID = {row.id: row for row in _ROWS}
@@ -41,14 +47,9 @@ _BY_ID = {row.id: row for row in _ROWS}
 _ELSEWHERE: dict[int, str] = {
     4: "Q4_2, a format that llama.cpp removed in 2023",
     5: "Q4_3, a format that llama.cpp removed in 2023",
-    6: "Q5_0",
-    7: "Q5_1",
     9: "Q8_1",
     10: "Q2_K",
     11: "Q3_K",
-    12: "Q4_K",
-    13: "Q5_K",
-    14: "Q6_K",
     15: "Q8_K",
     16: "IQ2_XXS",
     17: "IQ2_XS",
@@ -68,7 +69,6 @@ _ELSEWHERE: dict[int, str] = {
     32: "Q4_0_4_8, a row layout that llama.cpp removed: use a Q4_0 file",
     33: "Q4_0_8_8, a row layout that llama.cpp removed: use a Q4_0 file",
     34: "TQ1_0",
-    35: "TQ2_0",
     36: "I2_S of BitNet forks, or IQ4_NL_4_4, which llama.cpp removed",
     37: "IQ4_NL_4_8, a row layout that llama.cpp removed: use an IQ4_NL file",
     38: "IQ4_NL_8_8, a row layout that llama.cpp removed: use an IQ4_NL file",

@@ -11,7 +11,9 @@ from engine.kernels.jit import kernel
 from engine.quants.registry import TYPES
 from tests.engine.quants import twins
 
-K, ROWS = 96, 24
+ROWS = 24
+SCALES = {"Q6_K": 208, "TQ2_0": 64}  # where d stands, if not first
+MINIMA = ("Q4_1", "Q5_1", "Q4_K", "Q5_K")
 
 
 @kernel(5)
@@ -27,10 +29,15 @@ def address(a: np.ndarray) -> int:
     return a.ctypes.data
 
 
+def columns(kind: str) -> int:
+    """Two blocks of the large kind, three of the small one."""
+    return 512 if TYPES[kind].items == 256 else 96
+
+
 def blocks_of(kind: str, case: str, rng: np.random.Generator) -> np.ndarray:
     """Random or adversarial file bytes (rows, blocks, bytes of a block)."""
     row = TYPES[kind]
-    shape = (ROWS, K // row.items, row.n_bytes)
+    shape = (ROWS, columns(kind) // row.items, row.n_bytes)
     if kind in ("F32", "F16", "BF16"):
         w = {"random": rng.standard_normal(shape[:2]), "zeros": np.zeros(shape[:2]),
              "extreme": rng.choice([6e4, -6e4, 1e-7, -1e-7], shape[:2]),
@@ -44,17 +51,20 @@ def blocks_of(kind: str, case: str, rng: np.random.Generator) -> np.ndarray:
     scale = {"random": rng.standard_normal(shape[:2]) * 0.02, "zeros": np.zeros(shape[:2]),
              "extreme": rng.choice([6e4, -6e4, 1e-4], shape[:2]),
              "subnormal": rng.choice([6e-8, -3e-7], shape[:2]), "all-max": np.full(shape[:2], 1.0)}[case]  # fmt: skip
-    raw[..., 0:2] = scale.astype(np.float16)[..., None].view(np.uint8)
-    if kind == "Q4_1":
-        raw[..., 2:4] = (-8 * scale).clip(-6e4, 6e4).astype(np.float16)[..., None].view(np.uint8)
     if case == "all-max":
-        raw[..., 4 if kind == "Q4_1" else 2 :] = 0x80 if kind == "Q8_0" else 0xFF
+        raw[:] = 0x80 if kind == "Q8_0" else 0xFF
+        if kind == "Q6_K":
+            raw[..., 192:208] = 0x80
+    at = SCALES.get(kind, 0)
+    raw[..., at : at + 2] = scale.astype(np.float16)[..., None].view(np.uint8)
+    if kind in MINIMA:
+        raw[..., 2:4] = (-8 * scale).clip(-6e4, 6e4).astype(np.float16)[..., None].view(np.uint8)
     return raw
 
 
 def run(kind: str, layout: str, raw: np.ndarray, x: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
     q = module(kind)
-    tokens, n = len(x), raw.shape[1]
+    tokens, n, K = len(x), raw.shape[1], x.shape[1]
     act = np.zeros(act_bytes(q.ACT, K, tokens) + 64, np.uint8)
     x = np.ascontiguousarray(x, np.float32)
     if q.ACT == "f32":
@@ -88,7 +98,7 @@ def test_kernel_equals_its_twin(kind, case, layout):
     rng = np.random.default_rng(len(kind) + CASES.index(case))
     raw = blocks_of(kind, case, rng)
     for tokens in (1, 2, 5, 16, 64, 257):
-        x = rng.standard_normal((tokens, K)).astype(np.float32)
+        x = rng.standard_normal((tokens, columns(kind))).astype(np.float32)
         x[0, :32] = 0
         x[:, 64:] *= np.float32(3)  # a block of outliers: the fine half is in use
         with np.errstate(over="ignore", invalid="ignore"):
@@ -100,7 +110,7 @@ def test_kernel_equals_its_twin(kind, case, layout):
 @pytest.mark.parametrize("kind", list(TYPES))
 def test_a_token_does_not_feel_its_company(kind):
     rng = np.random.default_rng(7)
-    raw, x = blocks_of(kind, "random", rng), rng.standard_normal((9, K)).astype(np.float32)
+    raw, x = blocks_of(kind, "random", rng), rng.standard_normal((9, columns(kind))).astype(np.float32)
     whole = run(kind, "panels", raw, x, [(0, 9)])
     parts = run(kind, "panels", raw, x, [(0, 1), (1, 3), (3, 8), (8, 9)])
     alone = np.concatenate([run(kind, "rows", raw, x[t : t + 1], [(0, 1)]) for t in range(9)])
@@ -111,10 +121,10 @@ def test_a_token_does_not_feel_its_company(kind):
 def test_error_against_float_weights_is_within_the_activation_bound(kind):
     """int8 activations: at most half a step (max|x| / 254) per column, times the weight, plus float rounding."""
     rng = np.random.default_rng(11)
-    raw, x = blocks_of(kind, "random", rng), rng.standard_normal((5, K)).astype(np.float32)
+    raw, x = blocks_of(kind, "random", rng), rng.standard_normal((5, columns(kind))).astype(np.float32)
     w = twins.weights(kind, raw).astype(np.float64)
     exact = x.astype(np.float64) @ w.T
-    step = np.abs(x.reshape(5, -1, 32)).max(-1).repeat(32, -1) / 254 if module(kind).ACT == "q32" else np.zeros((5, K))
+    step = np.abs(x.reshape(5, -1, 32)).max(-1).repeat(32, -1) / 254 if module(kind).ACT == "q32" else np.zeros_like(x)
     bound = step @ np.abs(w).T + 1e-5 * (np.abs(x) @ np.abs(w).T) + 1e-6
     assert (np.abs(run(kind, "panels", raw, x, [(0, 5)]) - exact) <= bound).all()
 
@@ -122,17 +132,17 @@ def test_error_against_float_weights_is_within_the_activation_bound(kind):
 @pytest.mark.parametrize("kind", list(TYPES))
 def test_a_row_unpacks_to_its_weights(kind):
     raw = blocks_of(kind, "random", np.random.default_rng(3))
-    out = np.zeros((ROWS, K), np.float32)
+    out = np.zeros((ROWS, columns(kind)), np.float32)
     flat = np.ascontiguousarray(raw)
     for r in range(ROWS):
-        module(kind).unpack_row(address(flat) + r * flat[0].nbytes, raw.shape[1], address(out) + r * K * 4)
+        module(kind).unpack_row(address(flat) + r * flat[0].nbytes, raw.shape[1], address(out) + r * out.shape[1] * 4)
     assert (out == twins.weights(kind, raw)).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_number_that_is_none_stays_visible(bad):
     """A damaged file must not turn into a fluent wrong answer: NaN and infinity survive quantisation as NaN."""
-    raw, x = blocks_of("Q4_1", "random", np.random.default_rng(1)), np.ones((2, K), np.float32)
+    raw, x = blocks_of("Q4_1", "random", np.random.default_rng(1)), np.ones((2, 96), np.float32)
     x[1, 40] = bad
     got = run("Q4_1", "panels", raw, x, [(0, 2)])
     assert np.isfinite(got[0]).all() and np.isnan(got[1]).all()

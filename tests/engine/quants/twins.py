@@ -8,22 +8,68 @@ import numpy as np
 
 F32, I32 = np.float32, np.int32
 REFINE, FINE = F32(1.5), F32(254)
+WITH_MIN = ("Q4_1", "Q5_1", "Q4_K", "Q5_K")
 
 
 def halves(raw: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(raw).view(np.float16).astype(F32)[..., 0]
 
 
+def six_bits(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The twelve scale bytes of Q4_K and Q5_K (rows, blocks, 12) -> sc, m (rows, blocks, 8)."""
+    a, b, c = (raw[..., i : i + 4].astype(I32) for i in (0, 4, 8))
+    sc = np.concatenate([a & 63, (c & 15) | (a >> 6) << 4], -1)
+    return sc, np.concatenate([b & 63, (c >> 4) | (b >> 6) << 4], -1)
+
+
+def nibbles(raw: np.ndarray) -> np.ndarray:
+    """(..., n) bytes -> (..., 2n): all low nibbles, then all high ones."""
+    return np.concatenate([raw & 15, raw >> 4], -1).astype(I32)
+
+
+def bit(raw: np.ndarray, n: int) -> np.ndarray:
+    """Bit n of each byte as the fifth of a number."""
+    return ((raw >> n) & 1).astype(I32) << 4
+
+
+def flat(a: np.ndarray) -> np.ndarray:
+    """(rows, blocks, sub-blocks, ...) -> (rows, all sub-blocks, ...)."""
+    return a.reshape(len(a), -1, *a.shape[3:])
+
+
 def split(kind: str, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rows, blocks, bytes) -> scale d, minimum m (rows, blocks) and integers q (rows, blocks, 32), w = d*q + m."""
+    """(rows, blocks, bytes) -> d, m (rows, 32-blocks) and integers q (rows, 32-blocks, 32), w = d*q + m."""
+    if kind in ("Q4_K", "Q5_K"):
+        sc, mins = six_bits(raw[..., 4:16])
+        d = flat(halves(raw[..., 0:2])[..., None] * sc.astype(F32))
+        m = flat((F32(0) - halves(raw[..., 2:4]))[..., None] * mins.astype(F32))
+        low = raw[..., -128:].reshape(*raw.shape[:2], 4, 1, 32) >> np.array([0, 4], np.uint8)[:, None] & 15
+        q = low.reshape(*raw.shape[:2], 8, 32).astype(I32)
+        if kind == "Q5_K":
+            q = q | np.stack([bit(raw[..., 16:48], j) for j in range(8)], -2)
+        return d, m, flat(q)
+    if kind == "TQ2_0":
+        d = halves(raw[..., 64:66]).repeat(8, -1)
+        q = raw[..., :64].reshape(*raw.shape[:2], 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
+        return d, np.zeros_like(d), flat(q.reshape(*raw.shape[:2], 8, 32).astype(I32)) - 1
     d = halves(raw[..., 0:2])
+    m = halves(raw[..., 2:4]) if kind in ("Q4_1", "Q5_1") else np.zeros_like(d)
     if kind == "Q8_0":
-        return d, np.zeros_like(d), raw[..., 2:].view(np.int8).astype(I32)
-    low = 4 if kind == "Q4_1" else 2
-    q = np.concatenate([raw[..., low:] & 15, raw[..., low:] >> 4], axis=-1).astype(I32)
-    if kind == "Q4_1":
-        return d, halves(raw[..., 2:4]), q
-    return d, np.zeros_like(d), q - 8
+        return d, m, raw[..., 2:].view(np.int8).astype(I32)
+    q = nibbles(raw[..., -16:])
+    if kind in ("Q5_0", "Q5_1"):
+        q = q | np.unpackbits(raw[..., -20:-16], axis=-1, bitorder="little").astype(I32) << 4
+    return d, m, q - {"Q4_0": 8, "Q5_0": 16}.get(kind, 0)
+
+
+def sixteens(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Q6_K: d (rows, 32-blocks), sc (rows, 32-blocks, 2), q - 32 (rows, 32-blocks, 2, 16)."""
+    ql, qh = raw[..., :128].reshape(*raw.shape[:2], 2, 1, 2, 32), raw[..., 128:192].reshape(*raw.shape[:2], 2, 1, 32)
+    low = ql >> np.array([0, 4], np.uint8)[:, None, None] & 15
+    top = qh >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
+    q = low.reshape(*raw.shape[:2], 8, 2, 16).astype(I32) | top.reshape(*raw.shape[:2], 8, 2, 16).astype(I32) << 4
+    sc = raw[..., 192:208].view(np.int8).reshape(*raw.shape[:2], 8, 2).astype(I32)
+    return halves(raw[..., 208:210]).repeat(8, -1), flat(sc), flat(q) - 32
 
 
 def weights(kind: str, raw: np.ndarray) -> np.ndarray:
@@ -34,6 +80,9 @@ def weights(kind: str, raw: np.ndarray) -> np.ndarray:
         return raw.view(np.float16).astype(F32)[..., 0]
     if kind == "BF16":
         return (raw.view(np.uint16).astype(np.uint32) << 16).view(F32)[..., 0]
+    if kind == "Q6_K":
+        d, sc, q = sixteens(raw)
+        return (d[..., None, None] * sc.astype(F32)[..., None] * q.astype(F32)).reshape(len(raw), -1)
     d, m, q = split(kind, raw)
     return (d[..., None] * q.astype(F32) + m[..., None]).reshape(len(raw), -1)
 
@@ -70,13 +119,17 @@ def matmul(kind: str, raw: np.ndarray, x: np.ndarray, fused: bool) -> np.ndarray
         for k in range(w.shape[1]):
             chains[k % 4] = fma(w[None, :, k], x[:, None, k], chains[k % 4], fused)
         return (chains[0] + chains[1]) + (chains[2] + chains[3])
-    d, m, q = split(kind, raw)
+    if kind == "Q6_K":
+        d, sc, q = sixteens(raw)
+        m, q = np.zeros_like(d), (q * sc[..., None]).reshape(*d.shape, 32)
+    else:
+        d, m, q = split(kind, raw)
     acc = np.zeros((len(x), len(raw)), F32)
     levels = quantise(x, fused)
     for b in range(q.shape[1]):
         for level, (xq, xd, xs) in enumerate(levels):
-            total = (xq[:, b, :] @ q[:, b, :].T).astype(F32)
-            if kind == "Q4_1":
+            total = (xq[:, b, :].astype(np.int64) @ q[:, b, :].astype(np.int64).T).astype(F32)
+            if kind in WITH_MIN:
                 inside = fma(d[None, :, b], total, m[None, :, b] * xs[:, b, None].astype(F32), fused)
                 new = fma(xd[:, b, None], inside, acc, fused)
             else:

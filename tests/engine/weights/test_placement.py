@@ -12,7 +12,7 @@ from engine.weights.placement import place_mapped, place_resident
 from engine.weights.store import Store
 from tests.blocks import quantise
 
-K, N = 64, 29  # three whole panels and five rows more
+K, N = 256, 29  # three whole panels and five rows more
 
 
 @pytest.fixture(params=list(TYPES))

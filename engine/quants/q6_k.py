@@ -1,0 +1,123 @@
+"""Q6_K: 256 weights in 210 bytes, sixteen times w = d * sc * (q - 32), q in 0..63, sc int8. Not here: the walks.
+
+    file block   | 128 bytes ql | 64 bytes qh | 16 bytes sc | d f16 |
+                 sub-block j of 32, h = j / 4, k = j % 4:  low four bits = nibble k / 2 of ql[64h + 32(k % 2) + l],
+                 top two = bits 2k, 2k + 1 of qh[32h + l];  sc[2j] for l < 16, sc[2j + 1] for the others
+    panel block  | d[8] f16 | 4 vectors of sc, a row's four in each word | 4 x 8 vectors ql | 2 x 8 vectors qh |
+
+Per sub-block and row: acc = fma(d * dx, sc * sum(q' * x) + sc' * sum'(q' * x), acc) with q' = q - 32; the whole number
+in the middle is below 2^24, so that its conversion is exact.
+"""
+
+from engine.kernels.act import HALVES
+from engine.kernels.dots import dot_row
+from engine.kernels.fields import field, pair_i8, signed_byte, up4
+from engine.kernels.jit import inner, kernel
+from engine.kernels.simd import (
+    add_i32x8, bc_i32x8, column_f16, column_i32, f32, ld_f16, ld_f16x8, ld_i8, ld_i8x32, ld_i32x8, ld_u8, mul_i32x8,
+    or_i8x32, shl_i32x8, st_f32, sub_i32x8, sums8,
+)  # fmt: skip
+from engine.quants.dot32 import dot_sixes, field_vectors, with_tops
+from engine.quants.joins import plain
+from engine.quants.panels import pack_shorts, pack_words
+from engine.quants.walk import walks
+
+ACT = "q32"
+ROW, PANEL, SUBS = 210, 1680, 8
+QH, SC, D = 128, 192, 208  # in a file block
+PANEL_QL, PANEL_QH = 144, 1168
+
+
+@inner
+def head(w):
+    return ld_f16x8(w), ld_i32x8(w + 16), ld_i32x8(w + 48), ld_i32x8(w + 80), ld_i32x8(w + 112)
+
+
+@inner
+def head_rows(w, stride):
+    s = w + SC
+    return (
+        column_f16(w + D, stride),
+        column_i32(s, stride), column_i32(s + 4, stride), column_i32(s + 8, stride), column_i32(s + 12, stride),
+    )  # fmt: skip
+
+
+@inner
+def scales(h, j):
+    """d, and the two scales of sub-block j as whole numbers."""
+    low = h[1] if j < 2 else h[2]
+    high = h[3] if j < 6 else h[4]
+    word, k = low if j < 4 else high, 2 * (j & 1)
+    return h[0], signed_byte(word, k), signed_byte(word, k + 1)
+
+
+@inner
+def values(w, j):
+    low = field_vectors(w + PANEL_QL + (j >> 2) * 512 + (j & 1) * 256, 2 * (j & 2), 15)
+    return with_tops(low, field_vectors(w + PANEL_QH + (j >> 2) * 256, 2 * (j & 3), 3))
+
+
+@inner
+def _centred(scaled, c, x):
+    """sums of sc * q * x less those of sc * 32 * x."""
+    more = add_i32x8(mul_i32x8(c[1], bc_i32x8(x + HALVES)), mul_i32x8(c[2], bc_i32x8(x + HALVES + 4)))
+    return sub_i32x8(scaled, shl_i32x8(more, 5))
+
+
+@inner
+def total(v, c, x):
+    first, second = dot_sixes(v, x)
+    first = sub_i32x8(first, shl_i32x8(bc_i32x8(x + HALVES), 5))
+    second = sub_i32x8(second, shl_i32x8(bc_i32x8(x + HALVES + 4), 5))
+    return add_i32x8(mul_i32x8(first, c[1]), mul_i32x8(second, c[2]))
+
+
+@inner
+def row_values(w, j):
+    low = field(ld_i8x32(w + (j >> 2) * 64 + (j & 1) * 32), 2 * (j & 2), 15)
+    return or_i8x32(low, up4(field(ld_i8x32(w + QH + (j >> 2) * 32), 2 * (j & 3), 3)))
+
+
+@inner
+def _row(w, j, a):
+    """Lanes 0..3 hold the first group's products times its scale, 4..7 the second's."""
+    return mul_i32x8(dot_row(row_values(w, j), a), pair_i8(w + SC + 2 * j))
+
+
+@inner
+def total_rows(w, stride, c, j, x):
+    a, u = ld_i8x32(x), w + 4 * stride
+    scaled = sums8(
+        _row(w, j, a), _row(w + stride, j, a), _row(w + 2 * stride, j, a), _row(w + 3 * stride, j, a),
+        _row(u, j, a), _row(u + stride, j, a), _row(u + 2 * stride, j, a), _row(u + 3 * stride, j, a),
+    )  # fmt: skip
+    return _centred(scaled, c, x)
+
+
+@inner
+def join(acc, total, c, x):
+    return plain(acc, total, c[0], x)
+
+
+@inner
+def pack_block(w, stride, out):
+    pack_shorts(w + D, stride, out)
+    pack_words(w + SC, stride, 4, out + 16)
+    pack_words(w, stride, 32, out + PANEL_QL)
+    pack_words(w + QH, stride, 16, out + PANEL_QH)
+
+
+@kernel(3)
+def unpack_row(row, n, out):
+    for _ in range(n):
+        d = ld_f16(row + D)
+        for j in range(8):
+            for k in range(32):
+                low = (ld_u8(row + (j >> 2) * 64 + (j & 1) * 32 + k) >> 2 * (j & 2)) & 15
+                q = low | (ld_u8(row + QH + (j >> 2) * 32 + k) >> 2 * (j & 3) & 3) << 4
+                st_f32(out + (32 * j + k) * 4, d * f32(ld_i8(row + SC + 2 * j + (k >> 4))) * f32(q - 32))
+        row += ROW
+        out += 1024
+
+
+panels, rows, pack = walks(globals())
