@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks import llamacpp, ours
 from benchmarks.divergence import Top, disagreements, kl, log_softmax
 from benchmarks.model import digest, smollm2
-from benchmarks.peers import save, stamp
 from benchmarks.prompts import PROMPTS, TEXT
+from benchmarks.record import save, stamp
 from tests.reference import Reference
 
 VECTORS = Path(__file__).parent.parent / "tests" / "vectors" / "smollm2.json"

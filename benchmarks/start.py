@@ -20,7 +20,7 @@ from benchmarks import ours
 from benchmarks.client import stream_chat
 from benchmarks.machine import children, pinned, rss_anon, wait_for_quiet
 from benchmarks.model import smollm2
-from benchmarks.peers import save, stamp
+from benchmarks.record import save, stamp
 
 MB = 1e6
 

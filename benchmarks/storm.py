@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.llamacpp import free_port, wait_for_health
 from benchmarks.model import smollm2
 from benchmarks.ours import ROOT, command
-from benchmarks.peers import save, stamp
+from benchmarks.record import save, stamp
 from tests.tiny import tiny_llama
 
 PATIENCE_S = 120.0

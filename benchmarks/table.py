@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import RESULTS
+from benchmarks.bars import DEPTH, bars
+from benchmarks.record import RESULTS
 
 TABLE = RESULTS / "table.md"
 
@@ -25,18 +26,74 @@ def machine_line(result: dict[str, Any]) -> str:
 
 
 def peers_rows(section: dict[str, Any]) -> list[str]:
-    lines = ["| test | threads | engine | tokens/s | to the fastest peer |", "|---|---|---|---|---|"]
-    for row in section["rows"]:
-        cells = (row["test"], str(row["threads"]), row["contender"], f"{row['median_ts']:.1f}", ratio(row))
-        lines.append(f"| {' | '.join(cells)} |")
+    """A row per model and test: the figures as both start by hand, the ratio then and with nailed threads."""
+    lines = [
+        "| model | test | colibri | fastest peer | ratio | ratio, pinned strictly |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, model in section["models"].items():
+        for test in dict.fromkeys(row["test"] for row in model["rows"]):
+            mine = {row["mode"]: row for row in model["rows"]
+                    if row["test"] == test and row["contender"] == "colibri resident"}  # fmt: skip
+            row = mine.get("default") or mine["strict"]
+            rival = max((r["median_ts"] for r in model["rows"] if r["test"] == test and r["mode"] == row["mode"]
+                         and not r["contender"].startswith("colibri")), default=None)  # fmt: skip
+            peer = f"{rival:.1f}" if rival else ""
+            both = f"{ratio(mine.get('default', {}))} | {ratio(mine.get('strict', {}))}"
+            lines.append(f"| {name} | {in_words(test)} | {row['median_ts']:.1f} | {peer} | {both} |")
     return lines
 
 
-def serve_rows(section: dict[str, Any]) -> list[str]:
-    lines = ["| server | tokens/s | first piece after | to the fastest peer |", "|---|---|---|---|"]
+def in_words(test: str) -> str:
+    """tg64@f16 -> tg64 at depth 4096, f16 cache."""
+    name, _, cache = test.partition("@")
+    return f"{name} at depth {DEPTH}, {cache} cache" if cache else name
+
+
+def bars_lines(section: dict[str, Any]) -> list[str]:
+    """What the figures together must show."""
+    lines = [f"{b.name}: {b.value:.2f}, at least {b.least:.2f}" for b in bars(section["models"]) if b.value is not None]
+    for name, model in section["models"].items():
+        if "read_gbps" in model:
+            reads = f"{model['decode_gbps']:.1f} of {model['read_gbps']:.1f} GB/s"
+            lines.append(f"{name}: decoding reads {reads} that plain reading gets")
+    return lines
+
+
+def kernels_rows(section: dict[str, Any]) -> list[str]:
+    """A row per type at the shape that most of a model's bytes have."""
+    lines = [
+        "| type | from L2, GB/s | from memory, 1 and 2 threads | mapped, 2 threads | 8 rows to 1 | tile, GMAC/s |"
+        " of the limit |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in section["rows"]:
-        wait = f"{row['median_ttft_s'] * 1000:.0f} ms"
-        lines.append(f"| {row['contender']} | {row['median_ts']:.1f} | {wait} | {ratio(row)} |")
+        if row["shape"] != "ffn up":
+            continue
+        tile = {name: value for name, value in row["prefill_gmacs"].items() if name.startswith("256 rows")}
+        limit = section["limit_gmacs"].get(row["type"], {}).get("one core")
+        share = f"{tile['256 rows, 1 threads'] / limit:.0%}" if limit else ""
+        cells = (
+            row["type"], f"{row['l2_gbps']:.0f}", " and ".join(f"{v:.1f}" for v in row["memory_gbps"].values()),
+            f"{max(row['mapped_gbps'].values()):.1f}", f"{row['few']['8']:.1f}",
+            " and ".join(f"{v:.0f}" for v in tile.values()), share,
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    read = " and ".join(f"{v:.1f}" for v in section["read_gbps"].values())
+    return [*lines, "", f"Plain reading: {read} GB/s. Kernels on {section['isa']} at {section['clock_ghz']} GHz."]
+
+
+def serve_rows(section: dict[str, Any]) -> list[str]:
+    lines = [
+        "| model | server | tokens/s | first piece after | to the fastest peer | to the engine alone |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, model in section["models"].items():
+        for row in model["rows"]:
+            wait = f"{row['median_ttft_s'] * 1000:.0f} ms"
+            alone = f"{row['ratio_to_alone']:.2f}" if "ratio_to_alone" in row else ""
+            cells = (name, row["contender"], f"{row['median_ts']:.1f}", wait, ratio(row), alone)
+            lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
@@ -88,7 +145,9 @@ def storm_lines(section: dict[str, Any]) -> list[str]:
 
 
 SECTIONS = {
-    "peers": ("Whole model, medians of {rounds} alternated rounds", peers_rows),
+    "peers": ("Whole models in tokens per second, two threads, medians of {rounds} alternated rounds", peers_rows),
+    "bars": ("All of them together", bars_lines),
+    "kernels": ("Kernels of a 2048 x 8192 matrix", kernels_rows),
     "serve": ("Through HTTP, streamed, medians of {rounds} alternated rounds", serve_rows),
     "start": ("Start and memory", start_lines),
     "storm": ("Random swaps, aborts and kills under four clients", storm_lines),
@@ -97,22 +156,44 @@ SECTIONS = {
 }
 
 
+# Sections whose figures stand by model; what an older run left in another form is measured anew.
+BY_MODEL = ("peers", "bars", "serve")
+
+
 def render(result: dict[str, Any]) -> str:
     """One machine's part of the table."""
     parts = [machine_line(result)]
+    if "models" in result.get("peers", {}):
+        result = result | {"bars": result["peers"]}
     for name, (title, rows) in SECTIONS.items():
-        if name in result:
-            section = result[name]
-            noise = "" if section.get("quiet", True) else " (the machine was not quiet)"
-            lines = rows(section)
-            body = "\n".join(lines) if lines[0].startswith("|") else "\n".join(f"- {line}" for line in lines)
-            parts.append(f"{title.format(**section)}, {section['model']}, {section['date']}{noise}:\n\n{body}")
-            if "contenders" in section:
-                about = [
-                    f"{who}: {', '.join(filter(None, facts.values()))}" for who, facts in section["contenders"].items()
-                ]
-                parts.append("\n".join(f"- {line}" for line in about))
+        section = result.get(name, {})
+        if not section or (name in BY_MODEL and "models" not in section):
+            continue
+        facts = summary(section)
+        lines = rows(section)
+        body = "\n".join(lines) if lines[0].startswith("|") else "\n".join(f"- {line}" for line in lines)
+        noise = "" if facts["quiet"] else " (the machine was not quiet)"
+        parts.append(f"{title.format(**facts)}{facts['of']}, {facts['date']}{noise}:\n\n{body}")
+        if facts["contenders"] and name != "bars":
+            parts.append("\n".join(f"- {line}" for line in facts["contenders"]))
     return "\n\n".join(parts)
+
+
+def summary(section: dict[str, Any]) -> dict[str, Any]:
+    """What stands around a section's rows: the least of its models' rounds, the last date, all contenders once."""
+    models = list(section.get("models", {}).values()) or [section]
+    about = {
+        f"{who.partition(',')[0]}: {', '.join(filter(None, facts.values()))}"
+        for model in models
+        for who, facts in model.get("contenders", {}).items()
+    }
+    return {
+        "rounds": min(model.get("rounds", 0) for model in models),
+        "date": max(model["date"] for model in models),
+        "quiet": all(model.get("quiet", True) for model in models),
+        "of": f", {section['model']}" if "model" in section else "",
+        "contenders": sorted(about),
+    }
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks import ours
 from benchmarks.machine import pinned, wait_for_quiet
 from benchmarks.model import smollm2
-from benchmarks.peers import save, stamp
+from benchmarks.record import save, stamp
 from tests.terminal.processes import cpu_s, rss_bytes
 from tests.terminal.program import Program
 

@@ -1,0 +1,84 @@
+"""How many multiply-adds a cycle a tile kernel can do at most on an ISA level, counted from execution ports.
+
+The count is of the least 256-bit instructions for one token, one panel (eight rows) and 32 columns, 256 multiply-adds:
+
+    dots       eight products of 32 bytes each with the sums they need: pmaddubsw gives 16-bit pairs, which are added
+               while they cannot overflow (8 times for 4-bit weights, 4 for 5-bit, 2 for 6-bit, 64 for ternary) and then
+               widened by pmaddwd; signed bytes need a sign flip before and a pmaddwd after each; VNNI adds into 32 bits
+    join       conversion to float, scales, the sum: a multiply, one or two fused multiply-adds; per 256 columns the
+               K types, whose 6-bit scales are multiplied in as integers
+    loads      eight 4-byte broadcasts of activations, scale, sum and mark of the block, and the token's accumulator,
+               which is also stored
+
+A core multiplies (vectors, integer or float) twice a cycle, loads twice, and starts 4 vector instructions a cycle on
+AMD, 3 on Intel; the scarcest of the three is the limit. v2 has half the width: twice the instructions, and each
+broadcast is a load and a shuffle. What decoding weights costs is left out: it is shared by all tokens of a tile.
+Cycles become seconds by the clock, measured as a chain of multiply-adds (readers.py): 4 cycles a link. Not here: times.
+"""
+
+from dataclasses import dataclass
+
+MACS = 256.0
+WIDTH_V2 = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """256-bit instructions per 256 multiply-adds; `other` are vector instructions that do not multiply."""
+
+    multiplies: float
+    other: float
+    loads: float = 12.0
+
+    def cycles(self, starts: int) -> dict[str, float]:
+        """Cycles by the resource they are spent on; the largest is the limit."""
+        return {"multiplies": self.multiplies / 2, "loads": self.loads / 2, "starts": self.every / starts}
+
+    @property
+    def every(self) -> float:
+        return self.multiplies + self.other
+
+
+# Class of a type's weights, and (multiplies, other) of its float join per 32 columns.
+_TYPES = {
+    "Q4_0": ("u4", 3, 1),
+    "Q4_1": ("u4", 3, 1),
+    "Q5_0": ("u5", 3, 1),
+    "Q5_1": ("u5", 3, 1),
+    "Q8_0": ("s8", 2, 1),
+    "Q4_K": ("u4", 2 + 3 / 8, 1 + 1 / 8),
+    "Q5_K": ("u5", 2 + 3 / 8, 1 + 1 / 8),
+    "Q6_K": ("u6", 3 + 2 / 8, 2 + 1 / 8),
+    "TQ2_0": ("u2", 2 / 8, 1 / 8),
+}
+# (multiplies, other) of the dots of 32 columns, by class, without and with VNNI.
+_DOTS = {
+    "u2": (8 + 1 / 8, 8.0),
+    "u4": (9.0, 7.0),
+    "u5": (10.0, 7.0),
+    "u6": (12.0, 7.0),
+    "s8": (16.0, 15.0),
+}
+_VNNI = (8.0, 0.0)
+
+
+def cost(type_name: str, level: str) -> Cost | None:
+    """The count for a type on a level (v2, v3, and those with VNNI by whatever name); None for float types."""
+    if type_name not in _TYPES:
+        return None
+    kind, times, others = _TYPES[type_name]
+    multiplies, other = _VNNI if "vnni" in level else _DOTS[kind]
+    found = Cost(multiplies + times, other + others)
+    if level != "v2":
+        return found
+    return Cost(WIDTH_V2 * found.multiplies, WIDTH_V2 * found.other + 8, WIDTH_V2 * found.loads - 8)
+
+
+def macs_per_cycle(type_name: str, level: str, amd: bool) -> tuple[float, str] | None:
+    """The limit of one core and the resource it comes from."""
+    found = cost(type_name, level)
+    if found is None:
+        return None
+    cycles = found.cycles(4 if amd else 3)
+    scarce = max(cycles, key=lambda name: cycles[name])
+    return MACS / cycles[scarce], scarce

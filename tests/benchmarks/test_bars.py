@@ -1,0 +1,71 @@
+"""The verdict on whole-model figures and the table made of them. Not here: measuring."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.bars import BARRED, bars
+from benchmarks.limits import macs_per_cycle
+from benchmarks.peers import rows
+from benchmarks.table import render
+
+MACHINE = {"cpu": "a CPU", "family_model": "1/2", "cpus": 2, "isa": ["avx2"], "virtual": False}
+
+
+def figures(decode: float, prefill: float = 3.0) -> dict[str, Any]:
+    """A model's results: the peer makes 10 tokens per second, ours `decode` and `prefill` times as many."""
+    samples: dict[tuple[str, str, str], list[float]] = {}
+    for mode in ("default", "strict"):
+        for test, times in (("tg64", decode), ("pp256", prefill)):
+            samples[mode, test, "llama.cpp native"] = [9.0, 10.0, 90.0]
+            samples[mode, test, "colibri resident"] = [10.0 * times, 1.0, 1000.0]
+    for cache, speed in (("f16", 14.0), ("q8_0", 15.0)):
+        samples["strict", f"tg64@{cache}", "llama.cpp native"] = [10.0]
+        samples["strict", f"tg64@{cache}", "colibri resident"] = [speed]
+    facts = {"date": "2026-01-01", "rounds": 5, "quiet": True, "contenders": {}, "rows": rows(samples)}
+    return facts | {"bandwidth_share": 0.9, "decode_gbps": 27.0, "read_gbps": 30.0}
+
+
+def verdicts(models: dict[str, Any]) -> dict[str, tuple[float | None, bool]]:
+    return {bar.name: (bar.value, bar.holds) for bar in bars(models)}
+
+
+def test_the_mean_is_geometric_over_all_models_and_the_least_counts_too() -> None:
+    models = {name: figures(1.5) for name in BARRED} | {BARRED[1]: figures(1.05)}
+    found = verdicts(models)
+    assert found["decode, default, geometric mean"][0] == pytest.approx((1.5**5 * 1.05) ** (1 / 6), abs=1e-3)
+    assert found["decode, default, geometric mean"][1]
+    assert found["decode, strict, least"] == (1.05, False)
+    assert found["q8_0 to f16 at depth 4096, smollm2"] == (pytest.approx(15 / 14, abs=1e-3), True)
+    assert found["share of the read bandwidth, 1b-q8_0"] == (0.9, True)
+
+
+def test_nothing_holds_while_a_model_is_not_measured() -> None:
+    models = {name: figures(1.5) for name in BARRED[:-1]}
+    assert verdicts(models)["decode, default, geometric mean"] == (None, False)
+    assert not any(bar.holds for bar in bars({}))
+
+
+def test_the_fastest_peer_counts_and_xllamacpp_counts_in_both_modes() -> None:
+    found = rows({
+        ("default", "tg64", "colibri resident"): [30.0], ("default", "tg64", "llama.cpp native"): [20.0],
+        ("default", "tg64", "xllamacpp"): [25.0], ("strict", "tg64", "colibri resident"): [30.0],
+        ("strict", "tg64", "llama.cpp native"): [20.0],
+    })  # fmt: skip
+    assert [r["ratio_to_fastest_peer"] for r in found if r["contender"] == "colibri resident"] == [1.2, 1.2]
+
+
+def test_the_table_has_one_row_per_figure() -> None:
+    text = render({"machine": MACHINE, "peers": {"models": {name: figures(1.5) for name in BARRED}}})
+    assert text.count("| tg64 |") == text.count("| pp256 |") == len(BARRED)
+    assert "| smollm2 | tg64 | 15.0 | 10.0 | 1.50 | 1.50 |" in text
+    assert "| smollm2 | tg64 at depth 4096, q8_0 cache | 15.0 | 10.0 |  | 1.50 |" in text
+
+
+def test_four_bits_are_bound_by_multiplies_before_avx_vnni_and_by_loads_with_it() -> None:
+    """By hand: 9 dots and 3 joins at two a cycle are 6 cycles, as are 12 loads; 8 dots and 3 joins are less."""
+    assert macs_per_cycle("Q4_0", "vnni", amd=True) == (256 / 6, "loads")
+    assert macs_per_cycle("Q4_0", "v3", amd=True) == (256 / 6, "multiplies")
+    slow, fast = (macs_per_cycle("Q8_0", level, amd=True) for level in ("v2", "v3"))
+    assert slow and fast and slow[0] < fast[0] / 1.9
+    assert macs_per_cycle("F16", "v3", amd=True) is None
