@@ -2,25 +2,35 @@
 
     matmul record   1 w   2 address of the format's `panels` or `rows`   3 act   4 bytes between threads' copies
                     5 blocks in a row   6 y   7 bytes from token to token of y   8 panels   9 add to y?
-                    10 scratch   11 bytes between threads   12 N_ROWS or N_OUT   15 counter
+                    10 scratch   11 bytes between threads   12 N_ROWS or N_OUT   13 fewest panels at once
+                    15 counter
 
-Chunks of panels are handed out by a counter, so a slow core takes fewer.
+Chunks of panels are handed out by a counter, the last ones small, so a slow core takes fewer.
 """
 
 from engine.kernels.jit import inner, op
 from engine.kernels.simd import ld_i64
 from engine.kernels.step import REPLICATE
-from engine.kernels.sync import atomic_add, invoke_matmul
+from engine.kernels.sync import atomic_load, atomic_swap, invoke_matmul
 
 TOKENS = 128  # tokens of a tile that share one pass over a chunk of panels
 
 
 @inner
-def chunk_of(n, nth):
-    """Units of work to take at once: about eight chunks a thread, all of it when alone."""
-    if nth == 1:
-        return n
-    return max(1, n // (nth * 8))
+def take(counter, n, nth, least):
+    """The next units of n as (first, end), none when first = n: a quarter of a fair share of what is left.
+
+    So the chunks shrink and no thread waits long for the last one, whatever slows it down (guided self-scheduling,
+    Polychronopoulos and Kuck 1987). `least` units are worth the handing out. Alone, a thread takes all.
+    """
+    while True:
+        first = atomic_load(counter)
+        if first >= n:
+            return n, n
+        k = n if nth == 1 else max(1, least, (n - first) // (nth * 4))
+        end = min(n, first + k)
+        if atomic_swap(counter, first, end) == first:
+            return first, end
 
 
 @inner
@@ -37,9 +47,8 @@ def matmul(o, tid, nth, st):
     scratch, T, counter = ld_i64(o + 80) + tid * ld_i64(o + 88), ld_i64(st + ld_i64(o + 96)), ld_i64(o + 120)
     if T <= REPLICATE:
         act += tid * ld_i64(o + 32)
-    chunk = chunk_of(n_panels, nth)
     while True:
-        p0 = atomic_add(counter, chunk)
-        if p0 >= n_panels:
+        p0, p1 = take(counter, n_panels, nth, ld_i64(o + 104))
+        if p0 == n_panels:
             break
-        multiply(body, w, act, T, n, y, ldy, p0, min(p0 + chunk, n_panels), scratch, add)
+        multiply(body, w, act, T, n, y, ldy, p0, p1, scratch, add)

@@ -21,10 +21,6 @@ def _pause(b: Any) -> None:
         call(b, "llvm.x86.sse2.pause", ir.VoidType(), [])
 
 
-def _yield(b: Any) -> None:
-    call(b, "sched_yield", I32, [])
-
-
 def _syscall(b: Any, *values: Any) -> Any:
     function = cgutils.get_or_insert_function(b.module, ir.FunctionType(I64, [I64], var_arg=True), "syscall")
     return b.call(function, list(values))
@@ -41,6 +37,10 @@ def _store(b: Any, p: Any, v: Any) -> None:
     b.store_atomic(v, _at(b, p), "release", 8)
 
 
+def _swap(b: Any, p: Any, old: Any, new: Any) -> Any:
+    return b.extract_value(b.cmpxchg(_at(b, p), old, new, "seq_cst", "seq_cst"), 0)
+
+
 def _invoke(n: int) -> Any:
     kind = ir.FunctionType(ir.VoidType(), [I64] * n)
 
@@ -53,8 +53,8 @@ def _invoke(n: int) -> Any:
 atomic_load = make(i64, (i64,), lambda b, p: b.load_atomic(_at(b, p), "acquire", 8))
 atomic_store = make(void, (i64, i64), _store)
 atomic_add = make(i64, (i64, i64), lambda b, p, v: b.atomic_rmw("add", _at(b, p), v, "seq_cst"))  # -> the old value
+atomic_swap = make(i64, (i64, i64, i64), _swap)  # (address, old, new) -> what was there; new is there if that is old
 pause = make(void, (), _pause)
-sched_yield = make(void, (), _yield)
 clock_ns = make(i64, (), _clock)  # 25 ns a call
 futex = make(i64, (i64,) * 5, _syscall)  # (SYS_FUTEX, address, operation, value, timeout)
 invoke_op = _invoke(4)  # (address, op record, thread id, thread count, step block)

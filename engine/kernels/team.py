@@ -1,6 +1,6 @@
 """The threads that replay programs, started once and kept. Not here: how many there should be, or on which CPUs.
 
-The caller is thread 0. The others wait inside compiled code with the GIL released: `pause`, `sched_yield`, futex.
+The caller is thread 0. The others wait inside compiled code with the GIL released: `pause`, then a futex.
 """
 
 import os

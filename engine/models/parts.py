@@ -22,6 +22,8 @@ from engine.kernels.step import N_ROWS, PAGE, REPLICATE
 from engine.models.shape import DecoderShape
 from engine.weights.tensor import Matrix, Table, Vector
 
+CHUNK = 16 << 10  # bytes of weights worth handing out: 0.7 us of reading
+
 
 @dataclass(frozen=True)
 class Act:
@@ -115,7 +117,7 @@ class Parts:
             if address and count:
                 self.program.add(
                     matmul, address, m.body, act.of(m), act.copies, m.blocks, y.address + at * 4, ldy * 4, count,
-                    int(add), self.scratch.address, self.scratch_bytes, rows, counter=True,
+                    int(add), self.scratch.address, self.scratch_bytes, rows, CHUNK // m.panel_bytes, counter=True,
                     work=Work(m.name, n_bytes=count * m.panel_bytes, row_macs=count * 8 * m.k, rows=rows),
                 )  # fmt: skip
 

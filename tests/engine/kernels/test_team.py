@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from engine.kernels.jit import op
+from engine.kernels.matmul import take
 from engine.kernels.program import Buffer, Program
 from engine.kernels.simd import ld_i64, st_i64
 from engine.kernels.step import CANCEL, LAYER, N_ROWS
-from engine.kernels.sync import atomic_add, atomic_load
+from engine.kernels.sync import atomic_add, atomic_load, clock_ns
 from engine.kernels.team import Team
 
 
@@ -35,6 +36,25 @@ def check_all(o, tid, nth, st):
 def wait_for_cancel(o, tid, nth, st):
     while atomic_load(st + CANCEL) == 0:
         pass
+
+
+@op
+def linger(o, tid, nth, st):
+    """Thread 0 is busy until the clock says what stands at word 1."""
+    while tid == 0 and clock_ns() < ld_i64(ld_i64(o + 8)):
+        pass
+
+
+@op
+def units_of_their_own(o, tid, nth, st):
+    """Word 1 counts each unit of word 2, word 3 at least at once; word 4 counts the chunks."""
+    while True:
+        first, end = take(ld_i64(o + 120), ld_i64(o + 16), nth, ld_i64(o + 24))
+        if first == end:
+            break
+        atomic_add(ld_i64(o + 32), 1)
+        for i in range(first, end):
+            atomic_add(ld_i64(o + 8) + i * 8, 1)
 
 
 @op
@@ -91,6 +111,35 @@ def test_cancel_leaves_at_the_next_barrier_and_the_team_works_on():
     team.words[CANCEL // 8] = 0
     assert team.run(other.finish(), 2)
     assert after.view(np.int64)[0] == 1
+    team.stop()
+
+
+@pytest.mark.parametrize(("n", "threads", "least"), [(1, 3, 0), (7, 2, 4), (1000, 3, 1), (1000, 2, 64), (1000, 1, 1)])
+def test_shrinking_chunks_hand_out_every_unit_once(n, threads, least):
+    team, units, chunks = Team(threads), Buffer(n * 8), Buffer(8)
+    program = Program()
+    program.add(units_of_their_own, units.address, n, least, chunks.address, counter=True)
+    recorded = program.finish()
+    for _ in range(50):
+        assert team.run(recorded, threads)
+    assert (units.view(np.int64) == 50).all()
+    n_chunks = chunks.view(np.int64)[0] / 50
+    assert n_chunks == 1 if threads == 1 else n_chunks <= min(n / max(1, least) + 1, 100)
+    team.stop()
+
+
+def test_who_waits_long_in_a_barrier_sleeps():
+    """A partner that the system took off its core is not to be waited for on another one."""
+    team, end = Team(2), Buffer(8)
+    program = Program()
+    program.barrier()
+    program.add(linger, end.address)
+    recorded = program.finish()
+    assert team.run(recorded, 2)
+    end.view(np.int64)[0] = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 400_000_000
+    before = time.process_time()
+    assert team.run(recorded, 2)
+    assert time.process_time() - before < 0.5
     team.stop()
 
 
