@@ -9,6 +9,7 @@ a token for each sequence that has read its prompt and reads prompts with the ro
 of one sequence. Every number depends on its sequence's ids alone, not on what else the step carries.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
@@ -154,9 +155,9 @@ class Engine:
         samplers = [seq.sampler] if part.wanted else []
         for row in range(n - part.wanted + 1, n):
             samplers.append(samplers[-1].after(int(part.ids[row])))
-        seq.logits_row = -1
+        seq.logits_row, seq.n_logits = self._rows.n_out, 0
         for row, sampler in enumerate(samplers, first + n - part.wanted):
-            seq.logits_row = self._rows.want(row, sampler.address)
+            self._rows.want(row, sampler.address)
         return samplers
 
     def _settle(self, part: Part, samplers: list[SamplerSlot]) -> StepOut:
@@ -174,8 +175,7 @@ class Engine:
                 break
             seq.kv.advance(1)
             made.append(seq.take(sampler.result(), phase))
-        seq.logits_row -= part.wanted - len(made)
-        seq.draft = []
+        seq.n_logits, seq.draft = len(made), []
         return replace(made[0], more=tuple(made[1:]), finish=seq.finish) if len(made) > 1 else made[0]
 
     def _run(self, parts: Several[Part] = (), asked: Several[list[SamplerSlot]] = ()) -> bool:
@@ -242,9 +242,13 @@ class Engine:
             kv.close()
 
     def logits_of(self, seq: Sequence) -> NDArray[np.float32]:
-        """Raw logits (n_vocab,) that the token of `seq` was chosen from in the step before; a copy."""
-        assert 0 <= seq.logits_row < self._rows.n_out, "the last step left this sequence no logits"
-        return self._logits(seq.logits_row, 1).reshape(-1)
+        """Raw logits that the tokens of `seq` were chosen from in the step before, (tokens made, n_vocab); a copy."""
+        return self._logits(seq.logits_row, seq.n_logits)
+
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """The team but its first member, which is whoever steps."""
+        return self._m.team.threads
 
     def _read(self, kv: KvSequence, ids: NDArray[np.int64], most: int) -> NDArray[np.float32]:
         """Read ids; raw logits of at most so many last ones."""

@@ -39,7 +39,7 @@ class StepOut:
 @dataclass(slots=True, eq=False)
 class Sequence:
     """One text being continued. `seed` is the one in use, also when none was given; `n_cached` prompt tokens came with
-    another sequence's pages; `logits_row` is where the last step left this sequence's logits, -1 if it left none."""
+    another sequence's pages; the last step left the logits of its `n_logits` tokens from row `logits_row` on."""
 
     prompt: NDArray[np.int64]
     kv: KvSequence
@@ -52,7 +52,8 @@ class Sequence:
     last: int = -1
     finish: Finish | None = None
     draft: list[int] = field(default_factory=list)
-    logits_row: int = -1
+    logits_row: int = 0
+    n_logits: int = 0
     turn: int = 0  # rises with every time that a sequence has rows: the least has waited longest
 
     @property

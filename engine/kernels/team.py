@@ -33,6 +33,11 @@ class Team:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Members 1 and up; the caller of `run` is member 0."""
+        return tuple(self._threads)
+
     def _pin(self, tid: int) -> None:
         if tid < len(self._cpus):
             os.sched_setaffinity(0, {self._cpus[tid]})

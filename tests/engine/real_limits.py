@@ -1,7 +1,7 @@
 """Loads a model for real under a limit of private memory and says what came of it; run by test_borders.py.
 
-    python -m tests.engine.real_limits MODEL LIMIT CLAIMED OPTIONS     LIMIT: bytes of private writable memory, held by
-    the kernel (RLIMIT_DATA); CLAIMED: what the planner is told it may use; OPTIONS: JSON of EngineOptions
+python -m tests.engine.real_limits MODEL LIMIT CLAIMED OPTIONS     LIMIT: bytes of private writable memory, held by
+the kernel (RLIMIT_DATA); CLAIMED: what the planner is told it may use; OPTIONS: JSON of EngineOptions
 """
 
 import json

@@ -160,7 +160,7 @@ def test_guesses_save_steps_and_change_no_token(loaded, sampling):
     assert made == want and n_steps < 18
     loaded.close(seq)
     loaded.close(beside)
-    assert np.array_equal(after, loaded.last_logits(PROMPTS[2] + made[:-1]))
+    assert np.array_equal(after[-1], loaded.last_logits(PROMPTS[2] + made[:-1]))
 
 
 def test_logits_of_each_are_those_of_its_own_text(loaded):
@@ -174,12 +174,12 @@ def test_logits_of_each_are_those_of_its_own_text(loaded):
     for s in sequences:
         loaded.close(s)
     for logits, text in zip(got, texts, strict=True):
-        assert np.array_equal(logits, loaded.last_logits(text))
+        assert np.array_equal(logits, [loaded.last_logits(text)])
 
 
 def test_a_cancelled_step_counts_for_nobody_and_ends_there(tmp_path):
-    e = engine(tiny_llama(tmp_path / "deep.gguf", n_layers=40, n_ctx=2048), ubatch_size=512, n_parallel=3)
-    prompts = [PROMPTS[2], [int(i) for i in RNG.integers(0, 300, 1500)], PROMPTS[3]]
+    e = engine(tiny_llama(tmp_path / "deep.gguf", n_layers=24, n_ctx=1024), ubatch_size=256, n_parallel=3)
+    prompts = [PROMPTS[2], [int(i) for i in RNG.integers(0, 300, 700)], PROMPTS[3]]
     sequences = [e.open(p, GREEDY, 6) for p in prompts]
     before = [(s.kv.length, s.n_generated) for s in sequences]
     timer = threading.Timer(0.005, e.cancel)
