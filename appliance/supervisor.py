@@ -238,6 +238,8 @@ class Supervisor:
                 self._record.ever_ready = True
                 self._enter("ready")
                 self.info = {key: value for key, value in frame.items() if key != "type"}
+                words = (frame.get(key, "?") for key in ("cpu", "isa", "isa_reason"))
+                log.info("engine: CPU %s, kernels %s: %s", *words)
                 for listener in self._listeners:
                     listener.worker_ready(self.info)
             case "beat":

@@ -78,7 +78,8 @@ def _build(
     )  # fmt: skip
     team_size = max(options.threads, options.threads_batch)
     rows = min(options.ubatch_size, chosen.n_ctx)
-    compile_all(_kernels(model, shape, store, kv, chosen), lambda d, t, name: on_progress("compile", d, t, name))
+    kernels = _kernels(model, shape, store, kv, chosen)
+    compile_all(kernels, lambda done, total, name: on_progress("compile", done, total, name or ISA.words))
     notes = list(chosen.warnings)
     arena: Any = None
     if chosen.load_mode == "resident":

@@ -75,6 +75,17 @@ def version() -> str:
         return str(tomllib.loads(text)["project"]["version"])
 
 
+def _kernels() -> str:
+    """Which instructions the kernels use here and why, or why they cannot run."""
+    from engine.errors import UsageError
+
+    try:
+        from engine.kernels.isa import ISA
+    except UsageError as error:
+        return error.message
+    return ISA.words
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; nothing but an exit code leaves here."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -106,7 +117,7 @@ def _dispatch(words: list[str]) -> int:
         print(overview(), end="")
         return 0
     if name in ("--version", "-V", "version"):
-        print(f"colibri {version()}")
+        print(f"colibri {version()}\n{_kernels()}")
         return 0
     if not words:
         print(overview(), end="", file=sys.stderr)

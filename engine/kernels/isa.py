@@ -74,6 +74,11 @@ class Isa:
     target: str
     features: frozenset[str]
 
+    @property
+    def words(self) -> str:
+        """The boot line: which CPU, which level, why."""
+        return f"CPU {self.cpu}, kernels {self.level}: {self.reason}"
+
     def has(self, feature: str) -> bool:
         return feature in self.features
 
@@ -107,7 +112,7 @@ def _host() -> Host:
     return Host(machine, llvm.get_host_cpu_name(), frozenset(features))
 
 
-def named(level: str, cpu: str = "", reason: str = "COLIBRI_ISA") -> Isa:
+def named(level: str, cpu: str = "", reason: str = "COLIBRI_ISA says so") -> Isa:
     """A level as forced: its own features and nothing else."""
     of = LEVELS[level]
     return Isa(level, cpu or of.cpu, reason, of.cpu, frozenset(of.needs))

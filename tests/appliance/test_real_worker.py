@@ -19,6 +19,7 @@ from appliance.swaps.model_facts import identity
 from appliance.worker import load
 from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineFailed, UnsupportedModel
 from engine.gguf.reader import read_gguf
+from engine.kernels.isa import ISA
 from engine.load import EngineOptions, load_engine
 from engine.sampling import Sampling
 from engine.text import open_text
@@ -154,7 +155,10 @@ async def test_bad_requests_end_themselves_only(served: Served) -> None:
     assert supervisor.restarts == 0
 
 
-async def test_kill_9_in_a_stream_then_the_same_answer_again(served: Served) -> None:
+async def test_kill_9_in_a_stream_then_the_same_answer_again(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="colibri")
     dispatcher, supervisor = served
     expected = text(await answer(dispatcher, ask("k1")))
     victim = dispatcher.submit(ask("victim", n=None))
@@ -167,6 +171,7 @@ async def test_kill_9_in_a_stream_then_the_same_answer_again(served: Served) -> 
             pass
     assert text(await answer(dispatcher, ask("k2"))) == expected
     assert supervisor.restarts == 1
+    assert f"engine: {ISA.words}" in caplog.messages, "each start of the engine says CPU, level and why"
 
 
 async def refusal(path: Path, **options: Any) -> ColibriError:

@@ -10,6 +10,7 @@ from appliance.cli import main as cli
 from appliance.cli.main import COMMANDS, main
 from appliance.cli.parser import Parser
 from engine.errors import DoesNotFit
+from engine.kernels.isa import ISA
 from tests.appliance.cli.shell import ARGV, colibri, environment
 
 
@@ -22,7 +23,17 @@ def test_help_teaches_with_examples(words: list[str], capsys: pytest.CaptureFixt
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("colibri 0.")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("colibri 0.")
+    assert second == ISA.words
+
+
+def test_the_version_says_why_the_kernels_cannot_run() -> None:
+    """A version that fails helps nobody to report what failed."""
+    other = "v3" if ISA.is_arm else "neon"
+    done = colibri("version", COLIBRI_ISA=other)
+    assert done.code == 0 and f"COLIBRI_ISA={other} is for other CPUs" in done.out.splitlines()[1]
+    assert colibri("run", "-p", "x", COLIBRI_ISA=other).code == 2
 
 
 def test_no_command_is_wrong_usage_and_the_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
