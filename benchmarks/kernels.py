@@ -249,7 +249,8 @@ def main() -> None:
         "limit_gmacs": {name: {"one core": round(most, 1), "scarce": why} for name, (most, why) in limit.items()},
         "rows": rows,
     }  # fmt: skip
-    print(save("kernels", content), file=sys.stderr)
+    if types == here and shapes == list(SHAPES):  # a part is a look, and no figure is kept of it
+        print(save("kernels", content), file=sys.stderr)
     if args.json:
         print(json.dumps(content, indent=1))
 

@@ -4,22 +4,23 @@ The count is of the least 256-bit instructions for one token, one panel (eight r
 
     dots       eight products of 32 bytes each with the sums they need: pmaddubsw gives 16-bit pairs, which are added
                while they cannot overflow (8 times for 4-bit weights, 4 for 5-bit, 2 for 6-bit, 64 for ternary) and then
-               widened by pmaddwd; signed bytes need a sign flip before and a pmaddwd after each; VNNI adds into 32 bits
+               widened by pmaddwd; signed bytes need a sign flip before and a pmaddwd after each; dpbusd (AVX-VNNI,
+               AVX-512) and sdot (NEON) add four products into 32 bits at once
     join       conversion to float, scales, the sum: a multiply, one or two fused multiply-adds; per 256 columns the
                K types, whose 6-bit scales are multiplied in as integers
     loads      eight 4-byte broadcasts of activations, scale, sum and mark of the block, and the token's accumulator,
                which is also stored
 
 A core multiplies (vectors, integer or float) twice a cycle, loads twice, and starts 4 vector instructions a cycle on
-AMD, 3 on Intel; the scarcest of the three is the limit. v2 has half the width: twice the instructions, and each
-broadcast is a load and a shuffle. What decoding weights costs is left out: it is shared by all tokens of a tile.
+AMD, 3 on Intel; the scarcest of the three is the limit. v2 and NEON have half the width: twice the instructions, and
+on v2 each broadcast is a load and a shuffle. What decoding weights costs is left out: all tokens of a tile share it.
 Cycles become seconds by the clock, measured as a chain of multiply-adds (readers.py): 4 cycles a link. Not here: times.
 """
 
 from dataclasses import dataclass
 
 MACS = 256.0
-WIDTH_V2 = 2.0
+HALF_WIDTH, FOUR = ("v2", "neon"), ("vnni", "avx512", "neon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ _TYPES = {
     "Q6_K": ("u6", 3 + 2 / 8, 2 + 1 / 8),
     "TQ2_0": ("u2", 2 / 8, 1 / 8),
 }
-# (multiplies, other) of the dots of 32 columns, by class, without and with VNNI.
+# (multiplies, other) of the dots of 32 columns by class, and where one instruction sums four products.
 _DOTS = {
     "u2": (8 + 1 / 8, 8.0),
     "u4": (9.0, 7.0),
@@ -59,19 +60,20 @@ _DOTS = {
     "u6": (12.0, 7.0),
     "s8": (16.0, 15.0),
 }
-_VNNI = (8.0, 0.0)
+_AT_ONCE = (8.0, 0.0)
 
 
 def cost(type_name: str, level: str) -> Cost | None:
-    """The count for a type on a level (v2, v3, and those with VNNI by whatever name); None for float types."""
+    """The count for a type on a level of engine/kernels/isa.py; None for float types."""
     if type_name not in _TYPES:
         return None
     kind, times, others = _TYPES[type_name]
-    multiplies, other = _VNNI if "vnni" in level else _DOTS[kind]
+    multiplies, other = _AT_ONCE if level in FOUR else _DOTS[kind]
     found = Cost(multiplies + times, other + others)
-    if level != "v2":
+    if level not in HALF_WIDTH:
         return found
-    return Cost(WIDTH_V2 * found.multiplies, WIDTH_V2 * found.other + 8, WIDTH_V2 * found.loads - 8)
+    # One broadcast serves both halves; the accumulator is loaded twice.
+    return Cost(2 * found.multiplies, 2 * found.other + 8 * (level == "v2"), found.loads + 1)
 
 
 def macs_per_cycle(type_name: str, level: str, amd: bool) -> tuple[float, str] | None:

@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 from benchmarks.bars import BARRED, bars
-from benchmarks.limits import macs_per_cycle
+from benchmarks.kernels import show
+from benchmarks.limits import FOUR, HALF_WIDTH, macs_per_cycle
 from benchmarks.peers import rows
+from benchmarks.serve import with_ratios
 from benchmarks.table import render
+from engine.kernels.isa import LEVELS
+from engine.quants.registry import TYPES
 
 MACHINE = {"cpu": "a CPU", "family_model": "1/2", "cpus": 2, "isa": ["avx2"], "virtual": False}
 
@@ -60,6 +64,34 @@ def test_the_table_has_one_row_per_figure() -> None:
     assert text.count("| tg64 |") == text.count("| pp256 |") == len(BARRED)
     assert "| smollm2 | tg64 | 15.0 | 10.0 | 1.50 | 1.50 |" in text
     assert "| smollm2 | tg64 at depth 4096, q8_0 cache | 15.0 | 10.0 |  | 1.50 |" in text
+
+
+def test_kernels_and_served_speed_stand_in_the_table_as_json_gives_them_back() -> None:
+    row = {
+        "type": "Q4_0", "shape": "ffn up", "l2_gbps": 40.0, "memory_gbps": {"1": 15.0, "2": 25.0}, "few": {"8": 3.5},
+        "mapped_gbps": {"2": 20.0}, "prefill_gmacs": {"256 rows, 1 threads": 90.0, "256 rows, 2 threads": 170.0},
+    }  # fmt: skip
+    kernels = {
+        "date": "2026-01-01", "isa": "v3", "clock_ghz": 3.0, "read_gbps": {"1": 20.0, "2": 30.0}, "rows": [row],
+        "limit_gmacs": {"Q4_0": {"one core": 120.0}},
+    }  # fmt: skip
+    served = [
+        {"contender": "colibri resident", "median_ts": 34.0, "median_ttft_s": 0.1},
+        {"contender": "llama-server", "median_ts": 17.0, "median_ttft_s": 0.2},
+    ]
+    serve = {"date": "2026-01-02", "rounds": 5, "contenders": {}, "rows": with_ratios(served, 40.0)}
+    text = render({"machine": MACHINE, "kernels": kernels, "serve": {"models": {"1b-q4_k_m": serve}}})
+    assert "| Q4_0 | 40 | 15.0 and 25.0 | 20.0 | 3.5 | 90 and 170 | 75% |" in text
+    assert "| 1b-q4_k_m | colibri resident | 34.0 | 100 ms | 2.00 | 0.85 |" in text
+    line = show(row | {"memory_gbps": {1: 15.0, 2: 25.0}}, {1: 20.0, 2: 30.0}, {"Q4_0": (120.0, "loads")})
+    assert "25.0 (83%)" in line and "75% of 120 (loads)" in line
+
+
+def test_every_level_and_every_type_of_whole_numbers_has_a_limit() -> None:
+    assert {*HALF_WIDTH, *FOUR} <= set(LEVELS)
+    for name in TYPES:
+        for level in LEVELS:
+            assert (macs_per_cycle(name, level, amd=False) is None) == (name in ("F32", "F16", "BF16"))
 
 
 def test_four_bits_are_bound_by_multiplies_before_avx_vnni_and_by_loads_with_it() -> None:
