@@ -3,11 +3,11 @@
 The count is of the least 256-bit instructions for one token, one panel (eight rows) and 32 columns, 256 multiply-adds:
 
     dots       eight products of 32 bytes each with the sums they need: pmaddubsw gives 16-bit pairs, which are added
-               while they cannot overflow (8 times for 4-bit weights, 4 for 5-bit, 2 for 6-bit, 64 for ternary) and then
+               while they cannot overflow (8 times for up to 4 bits, 4 for 5-bit weights, 2 for 6-bit) and then
                widened by pmaddwd; signed bytes need a sign flip before and a pmaddwd after each; dpbusd (AVX-VNNI,
                AVX-512) and sdot (NEON) add four products into 32 bits at once
-    join       conversion to float, scales, the sum: a multiply, one or two fused multiply-adds; per 256 columns the
-               K types, whose 6-bit scales are multiplied in as integers
+    join       a step of the f32 chain, which the same bits at every width demand for each 32 columns: a conversion, a
+               multiply and one or two fused multiply-adds; for Q6_K two scales as whole numbers before
     loads      eight 4-byte broadcasts of activations, scale, sum and mark of the block, and the token's accumulator,
                which is also stored
 
@@ -40,27 +40,21 @@ class Cost:
         return self.multiplies + self.other
 
 
-# Class of a type's weights, and (multiplies, other) of its float join per 32 columns.
+# Class of a type's weights, and (multiplies, other) of its join.
 _TYPES = {
     "Q4_0": ("u4", 3, 1),
     "Q4_1": ("u4", 3, 1),
     "Q5_0": ("u5", 3, 1),
     "Q5_1": ("u5", 3, 1),
     "Q8_0": ("s8", 2, 1),
-    "Q4_K": ("u4", 2 + 3 / 8, 1 + 1 / 8),
-    "Q5_K": ("u5", 2 + 3 / 8, 1 + 1 / 8),
-    "Q6_K": ("u6", 3 + 2 / 8, 2 + 1 / 8),
-    "TQ2_0": ("u2", 2 / 8, 1 / 8),
+    "Q4_K": ("u4", 3, 1),
+    "Q5_K": ("u5", 3, 1),
+    "Q6_K": ("u6", 4, 4),
+    "TQ2_0": ("u4", 3, 1),
 }
 # (multiplies, other) of the dots of 32 columns by class, and where one instruction sums four products.
-_DOTS = {
-    "u2": (8 + 1 / 8, 8.0),
-    "u4": (9.0, 7.0),
-    "u5": (10.0, 7.0),
-    "u6": (12.0, 7.0),
-    "s8": (16.0, 15.0),
-}
-_AT_ONCE = (8.0, 0.0)
+_DOTS = {"u4": (9, 7), "u5": (10, 7), "u6": (12, 7), "s8": (16, 15)}
+_AT_ONCE = (8, 0)
 
 
 def cost(type_name: str, level: str) -> Cost | None:
