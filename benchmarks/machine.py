@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 BUSY_LIMIT = 0.05
+# As this process began: a team pins the thread that runs it.
+CPUS = sorted(os.sched_getaffinity(0))
 
 
 def describe() -> dict[str, Any]:
@@ -24,7 +26,7 @@ def describe() -> dict[str, Any]:
     return {
         "cpu": _field(info, "model name"),
         "family_model": f"{_field(info, 'cpu family')}/{_field(info, 'model')}",
-        "cpus": len(os.sched_getaffinity(0)),
+        "cpus": len(CPUS),
         "isa": [flag for flag in wanted if flag in flags],
         "memory_gib": round(kib / 2**20, 1),
         "kernel": platform.release(),
@@ -59,10 +61,9 @@ def wait_for_quiet(patience_s: float, limit: float = BUSY_LIMIT) -> float:
 
 def pinned(n_threads: int) -> list[int]:
     """The first `n_threads` CPUs of the allowed mask: where every contender of a row runs."""
-    mask = sorted(os.sched_getaffinity(0))
-    if n_threads > len(mask):
-        raise SystemExit(f"{n_threads} threads asked for, but this process may use {len(mask)} CPUs")
-    return mask[:n_threads]
+    if n_threads > len(CPUS):
+        raise SystemExit(f"{n_threads} threads asked for, but this process may use {len(CPUS)} CPUs")
+    return CPUS[:n_threads]
 
 
 def pin_self(cpus: Sequence[int]) -> None:

@@ -49,9 +49,11 @@ def names() -> list[str]:
 
 
 def model_path(name: str) -> Path:
-    """The file of a name like 1b-q4_k_m or smollm2, made first when it is missing; SystemExit for another name."""
+    """The file of a name like 1b-q4_k_m or smollm2, made first when it is missing; a path of a GGUF file is itself."""
     if name == "smollm2":
         return smollm2()
+    if name.endswith(".gguf"):
+        return Path(name)
     if name not in names():
         raise SystemExit(f"{name} is no model that can be made; there are smollm2, {', '.join(names())}")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")

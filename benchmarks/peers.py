@@ -148,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Colibri against llama.cpp, whole models, in turn.")
     parser.add_argument("--bench", help="a llama-bench binary (or PEER_BENCH, or PATH)")
     parser.add_argument("--server", help="a llama-server binary for the depth (or PEER_SERVER, or PATH)")
-    parser.add_argument("--only", default=",".join(BARRED), help="models, comma-separated (default: %(default)s)")
+    parser.add_argument("--only", default=",".join(BARRED), help="models or files (default: %(default)s)")
     parser.add_argument("--deep", default=",".join(DEEP), help="those measured far into a context too, or none")
     parser.add_argument("--modes", default=",".join(MODES), help="default: as one starts them by hand; strict: pinned")
     parser.add_argument("--rounds", type=int, default=5, help="alternated rounds, fewer than 5 are not kept")
@@ -157,8 +157,7 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=60.0, help="seconds to wait for a quiet machine per round")
     parser.add_argument("--json", action="store_true", help="print what the results file keeps")
     args = parser.parse_args()
-    names = args.only.split(",")
-    paths = {name: model_path(name) for name in names}
+    paths = {Path(name).stem: model_path(name) for name in args.only.split(",")}
     models = load("peers").get("models", {})
     for name, path in paths.items():
         match = Match(path, args, extras=name in EXTRAS)
@@ -175,7 +174,7 @@ def main() -> None:
             ratio, who = row.get("ratio_to_fastest_peer", ""), row["contender"]
             print(f"{name:10s} {row['mode']:8s} {row['test']:10s} {who:18s} {row['median_ts']:8.1f} {ratio}")
     if args.json:
-        print(json.dumps({name: models[name] for name in names}, indent=1))
+        print(json.dumps({name: models[name] for name in paths}, indent=1))
         return
     for bar in bars(models):
         print(bar.line())

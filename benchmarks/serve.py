@@ -143,12 +143,10 @@ def main() -> None:
     parser.add_argument("--asks", type=int, default=2, help="measured requests inside one turn; their median counts")
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--patience", type=float, default=60.0, help="seconds to wait for a quiet machine per round")
-    parser.add_argument("--only", default="smollm2,1b-q4_k_m", help="models, comma-separated (default: %(default)s)")
-    parser.add_argument("-m", "--model", type=Path, default=None, help="one file in their place")
+    parser.add_argument("--only", default="smollm2,1b-q4_k_m", help="models or files (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print what the results file keeps")
     args = parser.parse_args()
-    names = [args.model.stem] if args.model else args.only.split(",")
-    paths = {name: args.model or model_path(name) for name in names}
+    paths = {Path(name).stem: model_path(name) for name in args.only.split(",")}
     done = {}
     for name, path in paths.items():
         players = contenders(path, args, extras=name == "smollm2")

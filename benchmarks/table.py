@@ -83,6 +83,15 @@ def kernels_rows(section: dict[str, Any]) -> list[str]:
     return [*lines, "", f"Plain reading: {read} GB/s. Kernels on {section['isa']} at {section['clock_ghz']} GHz."]
 
 
+def width_rows(section: dict[str, Any]) -> list[str]:
+    head = ["| model | sequences together | tokens/s of all | to one alone |", "|---|---|---|---|"]
+    return head + [
+        f"| {name} | {row['width']} | {row['median_ts']:.1f} | {row['to_width_1']:.2f} |"
+        for name, model in section["models"].items()
+        for row in model["rows"]
+    ]
+
+
 def serve_rows(section: dict[str, Any]) -> list[str]:
     lines = [
         "| model | server | tokens/s | first piece after | to the fastest peer | to the engine alone |",
@@ -148,6 +157,7 @@ SECTIONS = {
     "peers": ("Whole models in tokens per second, two threads, medians of {rounds} alternated rounds", peers_rows),
     "bars": ("All of them together", bars_lines),
     "kernels": ("Kernels of a 2048 x 8192 matrix", kernels_rows),
+    "width": ("Several sequences decoding together, medians of {rounds} rounds", width_rows),
     "serve": ("Through HTTP, streamed, medians of {rounds} alternated rounds", serve_rows),
     "start": ("Start and memory", start_lines),
     "storm": ("Random swaps, aborts and kills under four clients", storm_lines),
@@ -157,7 +167,7 @@ SECTIONS = {
 
 
 # Sections whose figures stand by model; what an older run left in another form is measured anew.
-BY_MODEL = ("peers", "bars", "serve")
+BY_MODEL = ("peers", "bars", "width", "serve")
 
 
 def render(result: dict[str, Any]) -> str:
