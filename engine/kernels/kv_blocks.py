@@ -10,11 +10,12 @@ from typing import Any
 from engine.kernels.jit import inner, kernel
 from engine.kernels.kv import TILE
 from engine.kernels.simd import (
-    F32, _fma, _reduce, call, const, f32x8, i8x8, i32x8, i64, ir, ld_f16x8, ld_f32x8, make, mul_f32x8, read, shuffle,
-    splat, st_f32x8, void, write, I64,
+    F32, I64, _fma, _prefetch, _reduce, call, const, f32x8, i8x8, i32x8, i64, ir, ld_f16x8, ld_f32x8, make, mul_f32x8,
+    prefetch, read, shuffle, splat, st_f32x8, void, write,
 )  # fmt: skip
 from engine.kernels.vmath import _greater
 
+LEAD = 4096  # about what is read in the time a line takes to come
 VECTORS = (4, 4, 4, 2, 2, 2)  # of 8 dims of values, read together by 1, 2 ... queries
 
 
@@ -67,9 +68,19 @@ def prepare(q, head_dim, out):
         _query(q + block * 128, out + block * 32, out + head_dim + block * 4, out + head_dim + (n + block) * 4)
 
 
+def prefetch_ahead(b: Any, p: Any, n_bytes: int) -> None:
+    """IR: ask for as many lines as n_bytes have, LEAD bytes behind p."""
+    for i in range(0, n_bytes, 64):
+        _prefetch(b, b.add(p, ir.Constant(I64, LEAD + i)))
+
+
 @inner
-def scale_weights(w, n_q, first, n, scales, out):
-    """out f32 [n_q][256] = w times f16 scales [256], positions first..n-1."""
+def scale_weights(w, n_q, first, n, scales, out, ahead, stride):
+    """out f32 [n_q][256] = w times f16 scales [256], positions first..n-1. Meanwhile asks for the values at `ahead`,
+    `stride` bytes for eight positions."""
+    for p in range(first, n, 8):
+        for line in range(0, stride, 64):
+            prefetch(ahead + p // 8 * stride + line)
     for i in range(n_q):
         for p in range(first, n, 8):
             at = i * TILE + p * 4

@@ -3,14 +3,14 @@
 One kv head's part of a page, for head_dim D:
 
     K   32 panels x [D][8 positions] f16      position p, dim d at (p / 8 * D + d) * 16 + p % 8 * 2
-    V   [256 positions][D] f16                position p, dim d at (p * D + d) * 2
+    V   D / 16 slices x [256 positions][16] f16position p, dim d at (d / 16 * 256 + p) * 32 + d % 16 * 2
 """
 
 from typing import Any
 
 from engine.kernels.half import load_f16, to_f16
 from engine.kernels.jit import kernel
-from engine.kernels.kv import mixer
+from engine.kernels.kv import mixer, value_at
 from engine.kernels.kv_floats import VECTORS, prepare, scorer
 from engine.kernels.simd import I32, I64, f32x8, i64, ir, ld_f32x8, make, st_f16x8, void, write
 
@@ -36,7 +36,7 @@ def scores(k, q, q_bytes, n_q, first, n, head_dim, out):
 
 @kernel(8)
 def mix(v, w, n_q, first, n, head_dim, out, out_bytes):
-    _mix(v, head_dim * 2, head_dim // 8, w, n_q, first, n, out, out_bytes)
+    _mix(v, head_dim // 8, w, n_q, first, n, out, out_bytes)
 
 
 @kernel(4)
@@ -48,6 +48,5 @@ def put_k(x, head_dim, r, k):
 
 @kernel(4)
 def put_v(x, head_dim, r, v):
-    out = v + r * head_dim * 2
     for d in range(0, head_dim, 8):
-        st_f16x8(out + d * 2, ld_f32x8(x + d * 4))
+        st_f16x8(value_at(v, head_dim, r, d, 16), ld_f32x8(x + d * 4))

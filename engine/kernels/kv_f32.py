@@ -3,11 +3,11 @@
 One kv head's part of a page, for head_dim D:
 
     K   32 panels x [D][8 positions] f32      position p, dim d at (p / 8 * D + d) * 32 + p % 8 * 4
-    V   [256 positions][D] f32                position p, dim d at (p * D + d) * 4
+    V   D / 16 slices x [256 positions][16] f32position p, dim d at (d / 16 * 256 + p) * 64 + d % 16 * 4
 """
 
 from engine.kernels.jit import kernel
-from engine.kernels.kv import mixer
+from engine.kernels.kv import mixer, value_at
 from engine.kernels.kv_floats import VECTORS, prepare, scorer
 from engine.kernels.simd import I64, f32x8, ir, ld_f32, ld_f32x8, read, st_f32, st_f32x8
 
@@ -25,7 +25,7 @@ def scores(k, q, q_bytes, n_q, first, n, head_dim, out):
 
 @kernel(8)
 def mix(v, w, n_q, first, n, head_dim, out, out_bytes):
-    _mix(v, head_dim * 4, head_dim // 8, w, n_q, first, n, out, out_bytes)
+    _mix(v, head_dim // 8, w, n_q, first, n, out, out_bytes)
 
 
 @kernel(4)
@@ -37,6 +37,5 @@ def put_k(x, head_dim, r, k):
 
 @kernel(4)
 def put_v(x, head_dim, r, v):
-    out = v + r * head_dim * 4
-    for d in range(0, head_dim * 4, 32):
-        st_f32x8(out + d, ld_f32x8(x + d))
+    for d in range(0, head_dim, 8):
+        st_f32x8(value_at(v, head_dim, r, d, 32), ld_f32x8(x + d * 4))

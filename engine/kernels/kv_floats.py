@@ -11,7 +11,7 @@ from typing import Any
 from engine.kernels.jit import kernel
 from engine.kernels.kv import TILE, at, for_each_width, groups
 from engine.kernels.simd import (
-    F32, I64, _fma, const, f32x8, i64, ir, ld_f32x8, make, read, splat, st_f32x8, void, write,
+    F32, I64, _fma, _prefetch, const, f32x8, i64, ir, ld_f32x8, make, read, splat, st_f32x8, void, write,
 )  # fmt: skip
 from engine.kernels.vmath import loop
 
@@ -36,6 +36,8 @@ def scorer(item_bytes: int, load: Callable[[Any, Any], Any]) -> Any:
                 ks = [b.add(base, b.mul(panel, ir.Constant(I64, j))) for j in range(size)]
 
                 def body(d: Any, acc: Sequence[Any]) -> list[Any]:
+                    # panels are as many short streams, which no hardware follows: 5.4 GB/s from DRAM, 17.4 with this
+                    _prefetch(b, b.add(at(b, base, d, 8 * item_bytes * size), b.mul(panel, ir.Constant(I64, size))))
                     keys = [load(b, at(b, p, d, 8 * item_bytes)) for p in ks]
                     new = list(acc)
                     for i in range(c):

@@ -4,8 +4,8 @@ One kv head's part of a page, for head_dim D, B = D / 32 blocks:
 
     K   32 panels x [B] blocks of 144 bytes:  f16 scales [8 positions] | 4 groups g of [8 positions][4 bytes]:
         byte c holds dim 4g + c in its low nibble, dim 16 + 4g + c in its high one
-    V   [256 positions][B][16 bytes] | f16 scales [B][256 positions]
-        byte j of eight holds dim j in its low nibble, dim 8 + j in its high one; the next eight the next 16 dims
+    V   D / 16 slices x [256 positions][8 bytes] | f16 scales [B][256 positions]
+        byte j holds dim j in its low nibble, dim 8 + j in its high one
 
 x = d * (q - 8) with q in 0..15: d = m / -8, m the value of greatest magnitude (the negative one of two), rounded to
 f16 after q = floor(x / d + 8.5), at most 15.
@@ -18,7 +18,7 @@ from engine.kernels.dots import _dot_u4
 from engine.kernels.half import load_f16, store_f16
 from engine.kernels.jit import kernel
 from engine.kernels.kv import TILE, WIDTH, at, for_each_width, groups, mixer
-from engine.kernels.kv_blocks import VECTORS, joined, load_block, prepare, scale_weights
+from engine.kernels.kv_blocks import VECTORS, joined, load_block, prefetch_ahead, prepare, scale_weights
 from engine.kernels.simd import (
     F32, I32, I64, _fma, _reduce, const, f32x8, i8x8, i8x16, i8x32, i32x8, i64, ir, make, read, shuffle,
     splat, void, write,
@@ -49,6 +49,7 @@ def _emit_scores(b: Any, k: Any, q: Any, q_bytes: Any, n_q: Any, first: Any, n: 
 
             def body(block: Any, acc: Sequence[Any]) -> list[Any]:
                 new = list(acc)
+                prefetch_ahead(b, at(b, base, block, BLOCK * size), BLOCK * size)
                 for j in range(size):
                     here = at(b, ks[j], block, BLOCK)
                     bytes_ = [read(b, b.add(here, c64(16 + g * 32)), i8x32.ir) for g in range(4)]
@@ -111,17 +112,15 @@ def _emit_key(b: Any, x: Any, q: Any, d: Any) -> None:
 
 def _emit_value(b: Any, x: Any, q: Any, d: Any) -> None:
     packed, scale = _four_bits(b, x, [*range(8), *range(16, 24)], [*range(8, 16), *range(24, 32)])
-    write(b, q, packed)
+    write(b, q, shuffle(b, packed, range(8)))
+    write(b, b.add(q, ir.Constant(I64, 8 * PAGE)), shuffle(b, packed, range(8, 16)))
     store_f16(b, d, scale)
 
 
-def _floats(b: Any, p: Any, n: int) -> list[Any]:
-    out = []
-    for j in range(0, n, 2):
-        both = b.zext(read(b, b.add(p, ir.Constant(I64, j * 4)), i8x8.ir), i32x8.ir)
-        halves = b.and_(both, const(i32x8, 15)), b.lshr(both, const(i32x8, 4))
-        out += [b.sitofp(b.sub(v, const(i32x8, 8)), f32x8.ir) for v in halves]
-    return out
+def _floats(b: Any, p: Any, _n: int) -> list[Any]:
+    both = b.zext(read(b, p, i8x8.ir), i32x8.ir)
+    halves = b.and_(both, const(i32x8, 15)), b.lshr(both, const(i32x8, 4))
+    return [b.sitofp(b.sub(v, const(i32x8, 8)), f32x8.ir) for v in halves]
 
 
 _scores = make(void, (i64,) * 8, _emit_scores)
@@ -138,8 +137,9 @@ def scores(k, q, q_bytes, n_q, first, n, head_dim, out):
 def mix(v, w, n_q, first, n, head_dim, out, out_bytes):
     scaled = w + WIDTH * TILE
     for block in range(head_dim // 32):
-        scale_weights(w, n_q, first, n, v + PAGE * head_dim // 2 + block * PAGE * 2, scaled)
-        _mix(v + block * 16, head_dim // 2, 4, scaled, n_q, first, n, out + block * 128, out_bytes)
+        values, scales = v + block * 16 * PAGE, v + PAGE * head_dim // 2 + block * PAGE * 2
+        scale_weights(w, n_q, first, n, scales, scaled, values + 16 * PAGE, 128)
+        _mix(values, 4, scaled, n_q, first, n, out + block * 128, out_bytes)
 
 
 @kernel(4)
@@ -153,4 +153,4 @@ def put_k(x, head_dim, r, k):
 def put_v(x, head_dim, r, v):
     for block in range(head_dim // 32):
         scale = v + PAGE * head_dim // 2 + (block * PAGE + r) * 2
-        _value(x + block * 128, v + r * head_dim // 2 + block * 16, scale)
+        _value(x + block * 128, v + block * 16 * PAGE + r * 8, scale)

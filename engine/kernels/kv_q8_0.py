@@ -3,7 +3,7 @@
 One kv head's part of a page, for head_dim D, B = D / 32 blocks:
 
     K   32 panels x [B] blocks of 272 bytes:  f16 scales [8 positions] | 8 groups of 4 dims: int8 [8 positions][4]
-    V   int8 [256 positions][D] | f16 scales [B][256 positions]
+    V   D / 16 slices x int8 [256 positions][16] | f16 scales [B][256 positions]
 
 x = d * q, d = max|x| / 127 rounded to f16 after q = nearest even of x / d.
 """
@@ -15,9 +15,9 @@ from engine.kernels.dots import BIASED, _dot_u8, _unsigned
 from engine.kernels.half import load_f16, store_f16
 from engine.kernels.jit import kernel
 from engine.kernels.kv import TILE, WIDTH, at, for_each_width, groups, mixer
-from engine.kernels.kv_blocks import VECTORS, eight_bits, prepare, scale_weights
+from engine.kernels.kv_blocks import VECTORS, eight_bits, prefetch_ahead, prepare, scale_weights
 from engine.kernels.simd import (
-    F32, I32, I64, _fma, const, f32x8, i8x8, i8x32, i32x8, i64, ir, make, read, splat, void, write,
+    F32, I32, I64, _fma, const, f32x8, i8x8, i8x32, i32x8, i64, ir, make, read, shuffle, splat, void, write,
 )  # fmt: skip
 from engine.kernels.step import PAGE
 from engine.kernels.vmath import loop
@@ -45,6 +45,7 @@ def _emit_scores(b: Any, k: Any, q: Any, q_bytes: Any, n_q: Any, first: Any, n: 
 
             def body(block: Any, acc: Sequence[Any]) -> list[Any]:
                 here = [at(b, p, block, BLOCK) for p in ks]
+                prefetch_ahead(b, at(b, base, block, BLOCK * size), BLOCK * size)
                 ints = [const(i32x8, 0)] * (c * size)
                 for four in range(8):
                     keys = [read(b, b.add(p, c64(16 + four * 32)), i8x32.ir) for p in here]
@@ -87,7 +88,8 @@ def _emit_key(b: Any, x: Any, q: Any, d: Any) -> None:
 
 def _emit_value(b: Any, x: Any, q: Any, d: Any) -> None:
     ints, scale, _ = eight_bits(b, x)
-    write(b, q, ints)
+    write(b, q, shuffle(b, ints, range(4)))
+    write(b, b.add(q, ir.Constant(I64, 16 * PAGE)), shuffle(b, ints, range(4, 8)))
     store_f16(b, d, scale)
 
 
@@ -110,8 +112,9 @@ def scores(k, q, q_bytes, n_q, first, n, head_dim, out):
 def mix(v, w, n_q, first, n, head_dim, out, out_bytes):
     scaled = w + WIDTH * TILE
     for block in range(head_dim // 32):
-        scale_weights(w, n_q, first, n, v + PAGE * head_dim + block * PAGE * 2, scaled)
-        _mix(v + block * 32, head_dim, 4, scaled, n_q, first, n, out + block * 128, out_bytes)
+        values = v + block * 32 * PAGE
+        scale_weights(w, n_q, first, n, v + PAGE * head_dim + block * PAGE * 2, scaled, values + 32 * PAGE, 256)
+        _mix(values, 4, scaled, n_q, first, n, out + block * 128, out_bytes)
 
 
 @kernel(4)
@@ -125,4 +128,4 @@ def put_k(x, head_dim, r, k):
 def put_v(x, head_dim, r, v):
     for block in range(head_dim // 32):
         scale = v + PAGE * head_dim + (block * PAGE + r) * 2
-        _value(x + block * 128, v + r * head_dim + block * 32, scale)
+        _value(x + block * 128, v + block * 32 * PAGE + r * 16, scale)

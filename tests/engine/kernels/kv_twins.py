@@ -83,16 +83,21 @@ def pack_k(kind: str, x: Array) -> Array:
     return np.concatenate(parts, -1).ravel()
 
 
+def sliced(items: Array) -> list[Array]:
+    """Columns of (256, n) in slices of 16, the last one narrower where n is no multiple, as bytes."""
+    return [np.ascontiguousarray(items[:, i : i + 16]).view(np.uint8).ravel() for i in range(0, items.shape[1], 16)]
+
+
 def pack_v(kind: str, x: Array) -> Array:
     """The V part of a page as bytes; x (256, head_dim)."""
     if kind in ("f32", "f16", "bf16"):
-        return np.ascontiguousarray(stored(kind, x)).view(np.uint8).ravel()
+        return np.concatenate(sliced(stored(kind, x)))
     q, d = eight_bits(x) if kind == "q8_0" else four_bits(x)
+    parts = sliced(q.reshape(PAGE, -1))
     if kind == "q4_0":
-        halves = q.reshape(PAGE, -1, 2, 2, 8)  # position, block, half, nibble, byte
-        q = halves[:, :, :, 0] | halves[:, :, :, 1] << 4
-    scales = np.ascontiguousarray(d.astype(np.float16).T)
-    return np.concatenate([q.view(np.uint8).ravel(), scales.view(np.uint8).ravel()])
+        halves = [part.reshape(PAGE, 2, 8) for part in parts]
+        parts = [(half[:, 0] | half[:, 1] << 4).ravel() for half in halves]
+    return np.concatenate([*parts, np.ascontiguousarray(d.astype(np.float16).T).view(np.uint8).ravel()])
 
 
 def scores(kind: str, k: Array, q: Array) -> Array:
