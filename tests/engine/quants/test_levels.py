@@ -1,0 +1,51 @@
+"""Every kernel of every type equals its twin under the lower levels too, which this CPU runs as well as its own.
+
+The twin tests run again in processes of their own, side by side. What they compile stays in the kernel cache: the first
+time costs 25 s of a core for each level, later ones 5 s.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.kernels.isa import ISA
+from engine.quants.registry import TYPES
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.skipif(ISA.is_arm, reason="v2 and v3 are levels of x86")
+# The types whose dot products differ on ARM: weights without a sign, with one, and with 6-bit values.
+ON_NEON = ["Q4_0", "Q8_0", "Q6_K"]
+RUNS = {
+    "v2": ({"COLIBRI_ISA": "v2"}, [], "twin"),
+    "v3": ({"COLIBRI_ISA": "v3"}, [], "twin"),
+    "neon": ({}, ["-p", "tests.engine.quants.neon_here"], f"twin and ({' or '.join(ON_NEON)}) and (random or max)"),
+}
+EXPECTED = {"v2": len(TYPES) * 10, "v3": len(TYPES) * 10, "neon": len(ON_NEON) * 4}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[dict[str, "subprocess.Popen[str]"]]:
+    begun = {}
+    for name, (more, plugin, which) in RUNS.items():
+        env = {**os.environ, "PYTHONPATH": str(ROOT), **more}
+        words = ["-q", "-p", "no:cacheprovider", *plugin, "tests/engine/quants/test_kernels.py", "-k", which]
+        begun[name] = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE
+        )
+    yield begun
+    for process in begun.values():
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("level", RUNS)
+def test_every_kernel_equals_its_twin(running, level):
+    out, _ = running[level].communicate(timeout=400)
+    assert running[level].returncode == 0, out[-3000:]
+    passed = re.search(r"(\d+) passed", out)
+    assert passed and int(passed[1]) == EXPECTED[level], "a level that tests nothing proves nothing"
