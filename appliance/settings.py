@@ -28,6 +28,7 @@ PREFIX = "COLIBRI_"
 PROCESS_ENV = {
     "COLIBRI_ISA": ("engine.kernels.isa", "instructions to use: v2, v3, vnni, avx512, neon; unset: all the CPU has"),
     "COLIBRI_KERNEL_CACHE": ("engine.kernels.jit", "folder of compiled kernels"),
+    "COLIBRI_CHECKED": ("engine.kernels.regions", "1 checks every access of the kernels to memory, slowly"),
     "COLIBRI_URL": ("appliance.cli.remote", "address of a running service, for status, profile and tui"),
     "COLIBRI_ADMIN_KEY": ("appliance.cli.remote", "admin key for it; unset: the one in the data folder"),
     "COLIBRI_USER": ("appliance.cli.remote", "name that the service's log gives to a change"),

@@ -185,6 +185,8 @@ class Engine:
         if self._m.team.run(self._m.program, threads):
             return True
         if self._words[step.ERROR // 8]:
+            if fault := self._m.team.fault(self._m.program):
+                raise EngineFailed(fault)
             raise NotFinite([p.seq for p, slots in zip(parts, asked, strict=True) if any(s.failed for s in slots)])
         self._words[step.CANCEL // 8] = 0
         return False

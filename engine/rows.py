@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from engine.cache.kv import KvSequence
 from engine.kernels import step
+from engine.kernels.regions import address_of
 
 
 class RowTable:
@@ -25,7 +26,7 @@ class RowTable:
             (step.TOKENS, self._tokens), (step.POSITIONS, self._positions), (step.PAGES, self._pages),
             (step.OUT_ROWS, self._out_rows), (step.SAMPLERS, self._samplers),
         ):  # fmt: skip
-            words[word // 8] = array.ctypes.data
+            words[word // 8] = address_of(array)
 
     def clear(self) -> None:
         """An empty step."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import InvalidParameter
+from engine.kernels.regions import address_of
 from engine.kernels.sampler import BIAS, MOST_TOP, PENALTY, RECORD, TOP
 
 # name: (least, most, whole numbers only). top_k: anything from -1 on, 0 and -1 are off.
@@ -104,7 +105,7 @@ class SamplerSlot:
         self.sampling, self._n_vocab = sampling, n_vocab
         self.seed = sampling.seed if sampling.seed is not None else secrets.randbits(53)
         self._record: NDArray[np.void] = np.zeros(1, RECORD)
-        self.address = int(self._record.ctypes.data)
+        self.address = address_of(self._record)
         self._biases: NDArray[np.void] = np.array([(t, b, 0, 0) for t, b in sampling.logit_bias.items()], BIAS)
         self._top: NDArray[np.void] = np.zeros(min(max(n_logprobs, 0), n_vocab), TOP)
         r = self._record[0]
@@ -112,8 +113,8 @@ class SamplerSlot:
             r[name] = getattr(sampling, name)
         for name in ("repeat_penalty", "presence_penalty", "frequency_penalty"):
             r[name] = getattr(sampling, name)
-        r["seed"], r["n_top"], r["top"] = self.seed % 2**64, n_logprobs, self._top.ctypes.data
-        r["n_biases"], r["biases"] = len(self._biases), self._biases.ctypes.data
+        r["seed"], r["n_top"], r["top"] = self.seed % 2**64, n_logprobs, address_of(self._top)
+        r["n_biases"], r["biases"] = len(self._biases), address_of(self._biases)
         self._window = self._make_window(sampling)
         if self._window is not None:
             n = sampling.repeat_last_n
@@ -152,7 +153,7 @@ class SamplerSlot:
     def _publish(self) -> None:
         assert self._window is not None
         r = self._record[0]
-        r["n_penalties"], r["penalties"] = self._window.n, self._window.entries.ctypes.data
+        r["n_penalties"], r["penalties"] = self._window.n, address_of(self._window.entries)
 
 
 class Window:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from engine.cache.layout import PAGE, row_bytes, whole_pages
 from engine.errors import Busy, UsageError
+from engine.kernels.regions import address_of, live
 
 
 class KvFull(Busy):
@@ -50,6 +51,8 @@ class KvCache:
         self._arena = mmap.mmap(-1, self.n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._bytes: NDArray[np.uint8] = np.frombuffer(self._arena, np.uint8)
         self.address = int(self._bytes.ctypes.data)
+        for page in range(self.n_pages):
+            live(self, self.address + page * self.page_bytes, self.page_bytes)
         self._holders = np.zeros(self.n_pages, np.int64)
         self._free = list(range(self.n_pages - 1, -1, -1))
         self._used: set[int] = set()  # pages that may hold memory
@@ -113,7 +116,7 @@ class KvSequence:
         self.length = 0
         self.pages: list[int] = []
         self.table: NDArray[np.int64] = np.zeros(cache.n_ctx // PAGE, np.int64)
-        self.address = int(self.table.ctypes.data)
+        self.address = address_of(self.table)
 
     def reserve(self, n: int) -> None:
         """Make positions length..length+n-1 writable: takes pages and copies a shared one; KvFull changes nothing."""

@@ -22,7 +22,9 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+from engine.errors import EngineFailed
 from engine.kernels.isa import ISA
+from engine.kernels.regions import CHECKED, Fault, publish, take_fault
 
 import numba  # isort: skip  (after the level is set)
 import llvmlite  # isort: skip
@@ -72,7 +74,8 @@ def _closure(module: str) -> frozenset[str]:
 def digest(module: str) -> str:
     """Hex digest of everything that decides the machine code of `module`'s kernels."""
     target = f"{ISA.level} {ISA.target} {sorted(ISA.features)}"
-    h = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {target} {sys.version_info[:2]}".encode())
+    build = f"{target} {'checked' if CHECKED else 'usual'}"
+    h = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {build} {sys.version_info[:2]}".encode())
     for name in sorted(_closure(module) | {"engine.kernels.jit"}):
         h.update(name.encode() + _source(name))
     return h.hexdigest()[:16]
@@ -99,6 +102,14 @@ def _folder(module: str) -> str:
     return str(folder)
 
 
+RUNNERS = ("runner.run_job", "runner.serve")  # who calls them asks for the fault himself, as he knows the program
+
+
+def outside(what: str, fault: Fault) -> str:
+    """The sentence about an access that the checked build caught."""
+    return f"{what} touched {fault.n_bytes} bytes at {fault.address:#x}, where nothing lives; please report this"
+
+
 class Kernel:
     """A function that compiles when its address is first asked for; `address` is an int a program can hold."""
 
@@ -117,6 +128,10 @@ class Kernel:
 
     def _compile(self) -> Any:
         """From the cache, or into it; a cut file in it is removed, a full disk only costs time."""
+        if CHECKED:
+            from engine.kernels.checked import install
+
+            install()
         try:
             return self._build(cached=True)
         except _CUT:
@@ -148,7 +163,10 @@ class Kernel:
         """Call from Python (tests, load time). The GIL is released, as for any foreign call."""
         assert len(args) == self.n_args, f"{self.name} takes {self.n_args} arguments, got {len(args)}"
         _ = self.address
+        publish()
         self._compiled.ctypes(*args)
+        if CHECKED and self.name not in RUNNERS and (fault := take_fault()):
+            raise EngineFailed(outside(self.name, fault))
 
     @property
     def is_cached(self) -> bool:

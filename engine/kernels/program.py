@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engine.kernels.jit import Kernel
+from engine.kernels.regions import live
 from engine.kernels.runner import BARRIER, LAYER_MARK, RECORD, TILE_BARRIER
 from engine.kernels.step import N_ROWS
 
@@ -65,6 +66,7 @@ class Buffer:
         self._memory = np.zeros(n_bytes + 64, np.uint8)
         self.skip = -self._memory.ctypes.data % 64
         self.address = self._memory.ctypes.data + self.skip
+        live(self, self.address, n_bytes)
 
     def view(self, dtype: type, count: int = -1, offset: int = 0) -> np.ndarray:
         """An array over these bytes."""

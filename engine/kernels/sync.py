@@ -3,7 +3,7 @@
 from typing import Any
 
 from engine.kernels.isa import ISA
-from engine.kernels.vec import I32, I64, call, cgutils, i64, ir, make, void
+from engine.kernels.vec import I32, I64, call, cgutils, checked, i64, ir, make, void
 
 SYS_FUTEX = 98 if ISA.is_arm else 202
 WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
@@ -11,7 +11,7 @@ CLOCK_MONOTONIC = 1
 
 
 def _at(b: Any, p: Any) -> Any:
-    return b.inttoptr(p, I64.as_pointer())
+    return b.inttoptr(checked(b, p, 8, True), I64.as_pointer())
 
 
 def _pause(b: Any) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.kernels.program import Buffer, Recorded
-from engine.kernels.runner import JOB, QUIT, SYNC_BYTES, run_job, serve
+from engine.kernels.jit import outside
+from engine.kernels.program import NOWHERE, Buffer, Recorded
+from engine.kernels.regions import BLOCK, CHECKED, take_fault
+from engine.kernels.runner import JOB, QUIT, RECORD, SYNC_BYTES, run_job, serve
 from engine.kernels.step import CANCEL, ERROR, N_WORDS
 from engine.kernels.timed import replay_timed
 from engine.kernels.timing import OpTime, Timing
@@ -56,7 +58,7 @@ class Team:
         timing = self._timing(program)
         job[:8] = (
             program.records.address, program.n_ops, self.step.address, program.counters.address, program.n_counters, n,
-            replay_timed.address if timing else 0, timing.address if timing else 0,
+            *self._other_replay(timing),
         )  # fmt: skip
         run_job(self._job.address, self._sync.address)
         if self.words[CANCEL // 8] or self.words[ERROR // 8]:
@@ -64,6 +66,28 @@ class Team:
         if timing:
             timing.count(self.words, n)
         return True
+
+    @staticmethod
+    def _other_replay(timing: Timing | None) -> tuple[int, int]:
+        """The address of a replay that does more than run, and what it writes into; zeros for none."""
+        if timing:
+            return replay_timed.address, timing.address
+        if CHECKED:
+            from engine.kernels.checked import replay_checked
+
+            return replay_checked.address, BLOCK
+        return 0, 0
+
+    def fault(self, program: Recorded) -> str:
+        """What the checked build caught in the last replay, as a sentence; empty if nothing."""
+        fault = take_fault()
+        if fault is None:
+            return ""
+        i = (fault.record - program.records.address) // RECORD
+        about = program.about[i] if 0 <= i < program.n_ops else NOWHERE
+        where = "" if about.layer is None else f" of layer {about.layer}"
+        name = f" ({about.work.name})" if about.work.name else ""
+        return outside(f"the op {about.kind}{where}{name}", fault)
 
     def _timing(self, program: Recorded) -> Timing | None:
         if not self.is_timed:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import engine.kernels.isa  # noqa: F401  (sets the level before numba is imported)
+from engine.kernels.regions import CHECKED
 
 from llvmlite import ir  # isort: skip  (after the level is set)
 from numba import types  # isort: skip
@@ -79,9 +80,24 @@ def splat(b: Any, x: Any, vt: Vec) -> Any:
     return shuffle(b, b.insert_element(ir.Constant(vt.ir, ir.Undefined), x, ir.Constant(I32, 0)), [0] * vt.n)
 
 
+def checked(b: Any, p: Any, n_bytes: int, is_write: bool) -> Any:
+    """The address of an access of n_bytes: p itself; in the checked build what the check makes of it (checked.py)."""
+    if not CHECKED:
+        return p
+    return call(b, "colibri_check", I64, [p, I64(n_bytes), I64(int(is_write))])
+
+
+def _size(kind: Any) -> int:
+    """Bytes of a scalar or vector type."""
+    if isinstance(kind, ir.VectorType):
+        return kind.count * _size(kind.element)
+    return int(kind.width) // 8 if isinstance(kind, ir.IntType) else {"half": 2, "float": 4, "double": 8}[str(kind)]
+
+
 def read(b: Any, p: Any, kind: Any) -> Any:
-    return b.load(b.inttoptr(p, kind.as_pointer()), align=1)
+    return b.load(b.inttoptr(checked(b, p, _size(kind), False), kind.as_pointer()), align=1)
 
 
 def write(b: Any, p: Any, value: Any) -> None:
-    b.store(value, b.inttoptr(p, value.type.as_pointer()), align=1)
+    at = checked(b, p, _size(value.type), True)
+    b.store(value, b.inttoptr(at, value.type.as_pointer()), align=1)

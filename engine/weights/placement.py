@@ -15,10 +15,12 @@ import numpy as np
 
 from engine.kernels.pack import pack_panels
 from engine.kernels.program import Buffer
+from engine.kernels.regions import CHECKED, live
 from engine.weights.store import Store
 from engine.weights.tensor import Matrix
 
 HUGE = 2 << 20
+GAP = 64 if CHECKED else 0  # dead bytes between matrices: a wrong extent then ends in them
 STRETCH = 8 << 20  # bytes packed between two progress reports
 
 
@@ -36,15 +38,16 @@ class Arena:
     def take(self, n_bytes: int) -> int:
         """The address of n_bytes on a 64-byte line."""
         at = self._next
-        self._next = -(-(at + n_bytes) // 64) * 64
+        self._next = -(-(at + n_bytes) // 64) * 64 + GAP
         assert self._next <= self._end, "the arena is too small"
+        live(self, at, n_bytes)
         return at
 
 
 def place_resident(store: Store, threads: int, on_progress: Callable[[int, int], None]) -> Arena:
     """Pack every matrix into a new arena; on_progress(bytes done, of all)."""
     sizes = [m.n_panels * m.panel_bytes for m in store.matrices]
-    arena = Arena(sum(sizes) + 64 * len(sizes))
+    arena = Arena(sum(sizes) + (64 + GAP) * len(sizes))
     done, total = 0, sum(sizes)
     _ = pack_panels.address
     with ThreadPoolExecutor(max(1, threads)) as pool:

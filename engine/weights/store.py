@@ -8,6 +8,7 @@ import numpy as np
 from engine.errors import BadModelFile, UnsupportedModel
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, TensorInfo
+from engine.kernels.regions import live
 from engine.weights.tensor import Matrix, Table, Vector
 
 # Tensors that a file may carry beside those of its family and that are read elsewhere or change nothing.
@@ -34,6 +35,7 @@ class Store:
         if info.dims[: len(dims)] != dims:
             raise BadModelFile(f"{self.gguf.path.name}: {name} has dimensions {info.dims}; {dims} are expected")
         self._claimed.add(name)
+        live(self, self.base + info.offset, info.n_bytes)
         return info
 
     def matrix(self, name: str, k: int, n: int) -> Matrix:
