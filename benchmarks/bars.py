@@ -1,4 +1,4 @@
-"""What the whole-model figures must show, computed from the results file. Not here: measuring, the README's table.
+"""What the figures must show, computed from the results file. Not here: measuring, the README's table.
 
     python -m benchmarks.bars      prints each bar, its figure and whether it holds; exit 1 when one does not
 """
@@ -58,7 +58,7 @@ def ratios(models: dict[str, Any], what: str, mode: str) -> dict[str, float]:
 
 
 def bars(models: dict[str, Any]) -> list[Bar]:
-    """Every bar, in the order of the issue; a geometric mean counts only when all its models were measured."""
+    """What whole models must show; a geometric mean counts only when all its models were measured."""
     out = []
     for mode in MODES:
         for what, mean, least in (("decode", 1.3, 1.1), ("prefill", 2.2, 1.35)):
@@ -78,13 +78,26 @@ def bars(models: dict[str, Any]) -> list[Bar]:
     return out
 
 
+def every_bar(result: dict[str, Any]) -> list[Bar]:
+    """Those of whole models, then those of the other sections of a results file."""
+    out = bars(result.get("peers", {}).get("models", {}))
+    model = "1b-q4_k_m"
+    widths = result.get("width", {}).get("models", {}).get(model, {}).get("rows", [])
+    eight = next((row["ratio"] for row in widths if row["width"] == 8), None)
+    out.append(Bar(f"eight sequences to one, {model}", eight, 3.0))
+    served = result.get("serve", {}).get("models", {}).get(model, {}).get("rows", [])
+    alone = next((row["ratio_to_alone"] for row in served if row["contender"] == "colibri resident"), None)
+    out.append(Bar(f"served to the engine alone, {model}", alone, 0.85))
+    return out
+
+
 def _least(name: str, found: dict[str, float], least: float) -> Bar:
     worst = min(found, key=lambda model: found[model]) if found else ""
     return Bar(name, found.get(worst), least, worst)
 
 
 def main() -> int:
-    found = bars(load("peers").get("models", {}))
+    found = every_bar({name: load(name) for name in ("peers", "width", "serve")})
     for bar in found:
         print(bar.line())
     return 0 if all(bar.holds for bar in found) else 1

@@ -65,7 +65,7 @@ def row(width: int, speeds: list[float], alone: float) -> dict[str, Any]:
     """What the results file keeps of a width."""
     speed = statistics.median(speeds)
     samples = [round(s, 2) for s in speeds]
-    return {"width": width, "median_ts": round(speed, 2), "to_width_1": round(speed / alone, 3), "samples_ts": samples}
+    return {"width": width, "median_ts": round(speed, 2), "ratio": round(speed / alone, 3), "samples_ts": samples}
 
 
 def main() -> None:
@@ -111,7 +111,7 @@ def main() -> None:
         return
     print(f"{model.name}, {args.threads} threads, {args.depth} positions deep, {args.kv} keys and values")
     for r in kept["rows"]:
-        times = f"{r['to_width_1']:5.2f} times width {widths[0]}"
+        times = f"{r['ratio']:5.2f} times width {widths[0]}"
         print(f"  {r['width']:3d} together  {r['median_ts']:8.2f} tok/s  {times}")
 
 

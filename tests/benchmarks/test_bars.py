@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.bars import BARRED, bars
+from benchmarks.bars import BARRED, bars, every_bar
 from benchmarks.kernels import show
 from benchmarks.limits import FOUR, HALF_WIDTH, macs_per_cycle
 from benchmarks.peers import rows
@@ -63,6 +63,7 @@ def test_the_table_has_one_row_per_figure() -> None:
     text = render({"machine": MACHINE, "peers": {"models": {name: figures(1.5) for name in BARRED}}})
     assert text.count("| tg64 |") == text.count("| pp256 |") == len(BARRED)
     assert "| smollm2 | tg64 | 15.0 | 10.0 | 1.50 | 1.50 |" in text
+    assert "- decode, default, geometric mean: 1.50, at least 1.30\n" in text
     assert "| smollm2 | tg64 at depth 4096, q8_0 cache | 15.0 | 10.0 |  | 1.50 |" in text
 
 
@@ -80,9 +81,11 @@ def test_kernels_and_served_speed_stand_in_the_table_as_json_gives_them_back() -
         {"contender": "llama-server", "median_ts": 17.0, "median_ttft_s": 0.2},
     ]
     serve = {"date": "2026-01-02", "rounds": 5, "contenders": {}, "rows": with_ratios(served, 40.0)}
-    text = render({"machine": MACHINE, "kernels": kernels, "serve": {"models": {"1b-q4_k_m": serve}}})
+    result = {"kernels": kernels, "serve": {"models": {"1b-q4_k_m": serve}}}
+    text = render(result | {"machine": MACHINE})
     assert "| Q4_0 | 40 | 15.0 and 25.0 | 20.0 | 3.5 | 90 and 170 | 75% |" in text
     assert "| 1b-q4_k_m | colibri resident | 34.0 | 100 ms | 2.00 | 0.85 |" in text
+    assert [bar.value for bar in every_bar(result) if bar.holds] == [0.85]
     line = show(row | {"memory_gbps": {1: 15.0, 2: 25.0}}, {1: 20.0, 2: 30.0}, {"Q4_0": (120.0, "loads")})
     assert "25.0 (83%)" in line and "75% of 120 (loads)" in line
 
