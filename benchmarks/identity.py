@@ -73,7 +73,7 @@ class Way:
     def __str__(self) -> str:
         layout = "panels" if self.load_mode == "resident" else "file rows"
         company = f", beside 0-{self.beside}" if self.beside else ""
-        rough = ", sleeps, guesses" if self.is_rough else ""
+        rough = (", sleeps" if self.threads > 1 else "") + ", guesses" if self.is_rough else ""
         return f"{self.threads} threads, chunks of {self.ubatch}, {layout}, {'/'.join(self.kv)}{company}{rough}"
 
 

@@ -67,17 +67,22 @@ def cache_bytes(shape: DecoderShape, n_ctx: int, type_k: str, type_v: str, n_seq
     return n_seqs * kv_bytes(heads, shape.head_dim, shape.head_dim, n_ctx, type_k, type_v)
 
 
-def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: int) -> int:
+def out_rows(parallel: int) -> int:
+    """Rows of logits that one step may ask for: a token and three guesses for each sequence, 16 at least."""
+    return max(16, 4 * parallel)
+
+
+def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: int, parallel: int = 1) -> int:
     """At least the bytes of all work buffers: `ubatch_size` rows of activations, attention's partial sums, rotations
-    for `n_ctx` positions, 16 rows of logits, each thread's scratch. A test compares this with what is allocated."""
+    for `n_ctx` positions, the rows of logits, each thread's scratch. A test compares this with what is allocated."""
     n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
     rows = min(ubatch_size, whole_pages(n_ctx))
     # Activations are kept as float32 and as blocks of 40 bytes per 32 values, for whichever type reads them.
     acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 6 * (shape.n_embd + n_q + shape.n_ff)
-    tiles = whole_pages(n_ctx) // PAGE
+    tiles, logits = whole_pages(n_ctx) // PAGE, 4 * out_rows(parallel) * (shape.n_vocab + 7)
     partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
     scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024
-    return rows * acts + partials + 4 * shape.rope_dim * n_ctx + 64 * shape.n_vocab + threads * scratch
+    return rows * acts + partials + 4 * shape.rope_dim * n_ctx + logits + threads * scratch
 
 
 def engine_bytes(buffers: int) -> int:

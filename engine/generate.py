@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from engine.cache.kv import KvCache, KvSequence
 from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter
+from engine.info import EngineInfo
 from engine.kernels import step
 from engine.kernels.program import Buffer, Recorded
 from engine.kernels.team import Team
@@ -29,7 +30,6 @@ from engine.sampling import SamplerSlot, Sampling
 from engine.sequence import Part, Sequence, StepOut, share
 
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
-MAX_OUT = 16  # rows of logits in one step
 
 
 class NotFinite(EngineFailed):
@@ -41,43 +41,16 @@ class NotFinite(EngineFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineInfo:
-    """Facts of a loaded engine; sizes in bytes, `n_ctx` in positions, `isa` with its reason."""
-
-    name: str
-    architecture: str
-    n_ctx: int
-    n_ctx_train: int
-    n_vocab: int
-    n_layers: int
-    n_params: int
-    file_bytes: int
-    type_k: str
-    type_v: str
-    load_mode: str
-    threads: int
-    threads_batch: int
-    batch_size: int
-    ubatch_size: int
-    n_parallel: int
-    isa: str
-    isa_reason: str
-    cpu: str
-    weights_bytes: int
-    kv_bytes: int
-    model_digest: str
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Machinery:
-    """What `load` built: the team, the recorded program, the cache, the logits and whatever they point into."""
+    """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
+    point into."""
 
     team: Team
     program: Recorded
     kv: KvCache
     logits: Buffer
     ld_logits: int
+    n_out: int
     keep: tuple[Any, ...]
     close: Callable[[], None]
 
@@ -89,7 +62,7 @@ class Engine:
         self.info = info
         self._m = machinery
         self._words = machinery.team.words
-        self._rows = RowTable(self._words, info.ubatch_size, MAX_OUT)
+        self._rows = RowTable(self._words, info.ubatch_size, machinery.n_out)
         self._budget = min(info.ubatch_size, info.batch_size)
         self._turn = 0
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.cache.kv import KvCache
-from engine.generate import MAX_OUT, Engine, EngineInfo, Machinery
+from engine.footprint import out_rows
+from engine.generate import Engine, Machinery
 from engine.gguf.reader import GgufFile, read_gguf
+from engine.info import EngineInfo
 from engine.kernels.isa import ISA
 from engine.kernels.jit import Kernel, compile_all
 from engine.kernels.pack import pack_panels
@@ -86,11 +88,12 @@ def _build(
         arena = place_resident(store, team_size, lambda done, total: on_progress("load", done, total, "weights"))
     elif note := place_mapped(store, chosen.load_mode == "mlock"):
         notes.append(note)
-    parts = Parts(shape, store.matrices, kv, rows, MAX_OUT, team_size)
+    parts = Parts(shape, store.matrices, kv, rows, out_rows(options.n_parallel), team_size)
     model.record(parts)
     team = Team(team_size, _cpus(machine, team_size))
     machinery = Machinery(
-        team, parts.program.finish(), kv, parts.logits, parts.ld_logits, keep=(parts, arena, model), close=store.close
+        team, parts.program.finish(), kv, parts.logits, parts.ld_logits, parts.max_out, keep=(parts, arena, model),
+        close=store.close,
     )
     info = _info(gguf, shape, chosen, options, kv, rows, tuple(notes))
     on_progress("ready", 1, 1, "")

@@ -160,7 +160,8 @@ class _Planner:
         return s.n_layers * s.n_kv_heads * position_bytes(s.head_dim, s.head_dim, r.type_k, r.type_v)
 
     def _buffers(self, n_ctx: int) -> int:
-        return buffers_bytes(self.shape, n_ctx, self.request.ubatch_size, self.threads)
+        r = self.request
+        return buffers_bytes(self.shape, n_ctx, r.ubatch_size, self.threads, r.parallel)
 
     def _needed(self, mode: str, n_ctx: int) -> int:
         weights = 0 if mode == "mmap" else self.weights

@@ -21,6 +21,7 @@ RANK = {
     "engine.sequence": 6,
     "engine.budget": 6,
     "engine.footprint": 6,
+    "engine.info": 6,
     "engine.planner": 7,
     "engine.generate": 7,
     "engine.load": 8,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.footprint import KINDS, ModelFacts, buffers_bytes, cache_bytes, kind_of, weights_by_kind
+from engine.footprint import KINDS, ModelFacts, buffers_bytes, cache_bytes, kind_of, out_rows, weights_by_kind
 from engine.gguf.reader import read_gguf
 from engine.models.shape import DecoderShape
 from tests.tiny import tiny_llama, tiny_mixed
@@ -60,9 +60,12 @@ def test_whatever_a_file_holds_is_counted(tmp_path: Path) -> None:
     assert sum(weights.values()) == sum(t.n_bytes for t in gguf.tensors.values())
 
 
-@pytest.mark.parametrize(("n_ctx", "ubatch_size", "threads"), [(256, 512, 1), (2048, 64, 2), (1 << 17, 512, 4)])
+@pytest.mark.parametrize(
+    ("n_ctx", "ubatch_size", "threads", "parallel"),
+    [(256, 512, 1, 1), (2048, 64, 2, 4), (1 << 17, 512, 4, 1), (256, 64, 1, 16), (256, 8, 1, 64)],
+)
 def test_the_buffers_are_no_less_than_what_is_allocated(
-    n_ctx: int, ubatch_size: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    n_ctx: int, ubatch_size: int, threads: int, parallel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from engine.cache.kv import KvCache
     from engine.kernels.program import Buffer
@@ -82,9 +85,9 @@ def test_the_buffers_are_no_less_than_what_is_allocated(
         model = llama.Model(shape, store)
         kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16")
         assert kv.n_bytes == cache_bytes(shape, n_ctx, "f16", "f16")
-        model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), 16, threads))
+        model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), out_rows(parallel), threads))
     finally:
         store.close()
     allocated = sum(buffer.n_bytes for buffer in made)
-    assert 0.3 * buffers_bytes(shape, n_ctx, ubatch_size, threads) < allocated
-    assert allocated <= buffers_bytes(shape, n_ctx, ubatch_size, threads)
+    assert 0.3 * buffers_bytes(shape, n_ctx, ubatch_size, threads, parallel) < allocated
+    assert allocated <= buffers_bytes(shape, n_ctx, ubatch_size, threads, parallel)

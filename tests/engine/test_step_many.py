@@ -250,3 +250,17 @@ def test_all_sequences_can_fill_their_contexts(model):
     got = together(e, sequences)
     assert [len(got[s]) for s in sequences] == [256 - 241] * 3
     e.shutdown()
+
+
+def test_every_one_of_many_sequences_gets_logits_and_guesses_take_what_is_left(model):
+    e = engine(model, n_parallel=20, n_ctx=256)  # more than 16: four rows of logits each
+    sequences = [e.open(PROMPTS[i % 16][:30], GREEDY, 6) for i in range(20)]
+    while any(s.phase == "prefill" for s in sequences):
+        e.step_many([s for s in sequences if s.phase == "prefill"])
+    for s in sequences:
+        s.draft = [1, 2, 3, 4, 5]
+    parts = share([s for s in sequences if s.finish is None], 64, 80)
+    assert sum(len(p.ids) for p in parts) == sum(p.wanted for p in parts) == 64
+    got = together(e, [s for s in sequences if s.finish is None])
+    assert all(got[s] == alone(e, [int(i) for i in s.prompt], 6)[6 - len(got[s]) :] for s in got)
+    e.shutdown()
