@@ -3,7 +3,7 @@
     "f32"   float32 [T][k]
     "q32"   twice, coarse then fine:  [k/32][T] blocks of 48 bytes
 
-    block   | 32 int8 q | d f32 | sum(q) f32 | sum(q[:16]) i32 | sum(q[16:]) i32 |
+    block   | 32 int8 q | d f32 | d' f32 | -sum(q) i32 | -sum(q[:16]) i32 |      d' in the coarse block only
     x = d * q + d' * q',   d = max|x| / 127,   d' = d / 254, or 0 where the fine half is left out
 
 One level of int8 costs accuracy where a block's step is large: at the few blocks that hold outliers. Those get a second
@@ -11,7 +11,7 @@ level: REFINE times the row's mean step is the border. Measured on SmolLM2 Q4_1,
 0.0036 with one level (llama.cpp's way), 0.0006 with the fine half for 14% of the blocks, 0.0002 for half of them.
 
 Block-major, so that one decoded weight block meets all tokens of a tile one after the other; with T = 1 it is plain.
-Sums are whole numbers below 2^24; the whole one is kept as f32, which saves a conversion per block and token.
+Sums are kept with their sign turned: shifted, they are what an integer dot product of unsigned weights starts from.
 """
 
 from engine.kernels.jit import inner, op
@@ -25,7 +25,7 @@ import numpy as np  # isort: skip
 
 FORMATS = ("f32", "q32")
 BLOCK = 48  # bytes of a q32 block, and where its parts stand
-SCALE, SUM, HALVES = 32, 36, 40
+SCALE, FINE_SCALE, LESS, LESS_HALF = 32, 36, 40, 44
 REFINE = np.float32(1.5)
 FINE = np.float32(254.0)  # fine steps in a coarse one: what is left over is at most half a coarse step
 
@@ -68,9 +68,8 @@ def _level(x, inverse, step, block, left):
     b = add_i32x8(_eight(x + 64, inv, minus, block + 16, left + 64), _eight(x + 96, inv, minus, block + 24, left + 96))
     first, second = sum_i32x8(a), sum_i32x8(b)
     st_f32(block + SCALE, step)
-    st_f32(block + SUM, f32(first + second))
-    st_i32(block + HALVES, first)
-    st_i32(block + HALVES + 4, second)
+    st_i32(block + LESS, -(first + second))
+    st_i32(block + LESS_HALF, -first)
 
 
 @inner
@@ -89,8 +88,9 @@ def quantise(x, k, act, T, t):
         _level(p, f32(127.0) / top if top > f32(0.0) else f32(0.0), step, block, p)
         if top > border:
             _level(p, f32(127.0) * FINE / top, step / FINE, block + fine, p)
+            st_f32(block + FINE_SCALE, step / FINE)
         else:
-            st_f32(block + fine + SCALE, f32(0.0))
+            st_f32(block + FINE_SCALE, f32(0.0))
         st_f32(block + SCALE, ld_f32(block + SCALE) + odd)
         block += T * BLOCK
 

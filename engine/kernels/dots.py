@@ -1,10 +1,12 @@
 """Bytes and the integer dot products, as LLVM IR. Not here: loads, float and i32 arithmetic (simd.py).
 
-    dot_u4    eight pairs of weights 0..15 and int8 activations     dot_row   one pair, weights 0..63
-    dot_u5    eight pairs of weights 0..31                          dot_u6    four pairs, weights 0..63
-    dot_i8    one pair of int8 weights and int8 activations; wants unsigned_i8(w) as well, and dot_bias taken away
+    dot_u4    eight vectors of weights 0..15        dot_u6    four vectors of weights 0..63
+    dot_u5    eight vectors of weights 0..31        dot_i8    eight vectors of int8 weights, see OWED
+    dot_row   one vector of weights 0..63           row_i8    one vector of int8 weights, see OWED
 
-Lane r of a result is the sum of the four products at bytes 4r..4r+3. All of them are exact at every level.
+
+The first four take (start, vectors, p) and multiply each vector with four int8 at p, p + 4, ...; rows take two vectors.
+Lane r of a result sums the four products at bytes 4r..4r+3 of each vector, added to the start. Exact at every level.
 """
 
 from collections.abc import Sequence
@@ -12,13 +14,13 @@ from typing import Any
 
 from engine.kernels.isa import ISA
 from engine.kernels.vec import (
-    F32, I1, I16, I32, Vec, call, cgutils, const, f32x8, i8x16, i8x32, i16x16, i32x8, i64, ir, make, read, shuffle,
+    I1, I16, I32, Vec, call, cgutils, const, i8x16, i8x32, i16x16, i32x8, ir, make, make_any, read, shuffle,
     splat,
 )  # fmt: skip
 
 AVX2 = ISA.has("avx2")
 FOUR = ISA.dots != "maddubs"  # one instruction sums four products in 32 bits
-BIASED = ISA.dots == "dpbusd"  # and takes weights without a sign: dot_i8 leaves 128 * sum(x) in
+BIASED = ISA.dots == "dpbusd"  # and takes weights without a sign: dot_i8 adds 128 * sum(x)
 
 
 def _halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:
@@ -70,7 +72,7 @@ def _dot4(b: Any, acc: Any, w: Any, x: Any) -> Any:
     """acc + four products per i32 lane, where FOUR. w is u8 on x86 and i8 on ARM: the same up to 127."""
     if ISA.is_arm:
         return _halves(b, "llvm.aarch64.neon.sdot.v4i32.v16i8", i32x8, [acc, w, x])
-    return call(b, "llvm.x86.avx512.vpdpbusd.256", i32x8.ir, [acc, w, x])
+    return call(b, f"llvm.x86.avx512.vpdpbusd.{32 * acc.type.count}", acc.type, [acc, w, x])
 
 
 def _sign(b: Any, x: Any, w: Any) -> Any:
@@ -80,31 +82,57 @@ def _sign(b: Any, x: Any, w: Any) -> Any:
     return _halves(b, "llvm.x86.ssse3.psign.b.128", i8x32, [x, w])
 
 
+def _products(b: Any, start: Any, w: Sequence[Any], x: Sequence[Any], most: int) -> Any:
+    """start + the products of unsigned w and x, pair by pair; `most` may be summed in 16 bits."""
+    if FOUR:
+        acc, odd = start, ir.Constant(start.type, None)
+        for j in range(0, len(w), 2):  # two chains: one would wait for each sum
+            acc, odd = _dot4(b, acc, w[j], x[j]), _dot4(b, odd, w[j + 1], x[j + 1])
+        return b.add(acc, odd)
+    t = [_maddubs(b, u, v) for u, v in zip(w, x, strict=True)]
+    while most > 1 and len(t) > len(w) // most:
+        t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
+    return b.add(start, _tree(b, [_maddwd(b, p, const(i16x16, 1)) for p in t]))
+
+
+def _tree(b: Any, t: list[Any]) -> Any:
+    while len(t) > 1:
+        t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
+    return t[0]
+
+
+def _fours(b: Any, p: Any, n: int, like: Any) -> list[Any]:
+    """n times four bytes from p on, each repeated to the width of `like`."""
+    lanes = Vec("i32", like.type.count // 4)
+    at = (b.add(p, ir.Constant(p.type, 4 * j)) for j in range(n))
+    return [b.bitcast(splat(b, read(b, a, I32), lanes), like.type) for a in at]
+
+
 def _dot(n: int, most: int) -> Any:
-    """IR of n pairs of w (unsigned) and x per call; `most` products of neighbours may be summed in 16 bits."""
+    """(start, n weight vectors, p): start + their products with the 4 n int8 at p."""
 
-    def emit(b: Any, *v: Any) -> Any:
-        w, x = v[:n], v[n:]
-        if FOUR:
-            acc, odd = const(i32x8, 0), const(i32x8, 0)
-            for j in range(0, n, 2):
-                acc, odd = _dot4(b, acc, w[j], x[j]), _dot4(b, odd, w[j + 1], x[j + 1])
-            return b.add(acc, odd)
-        t = [_maddubs(b, w[j], x[j]) for j in range(n)]
-        while most > 1 and len(t) > n // most:
-            t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
-        t = [_maddwd(b, p, const(i16x16, 1)) for p in t]
-        while len(t) > 1:
-            t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
-        return t[0]
+    def emit(b: Any, start: Any, *v: Any) -> Any:
+        return _products(b, start, v[:n], _fours(b, v[n], n, v[0]), most)
 
-    return emit
+    return make_any(n + 2, lambda start, *_: start, emit)
 
 
-_dot_u4 = _dot(8, 8)  # 8 x 2 x 15 x 127 fits 16 bits
-dot_u4 = make(i32x8, (i8x32,) * 16, _dot_u4)
-dot_u5 = make(i32x8, (i8x32,) * 16, _dot(8, 4))  # 4 x 2 x 31 x 127
-dot_u6 = make(i32x8, (i8x32,) * 8, _dot(4, 2))  # 2 x 2 x 63 x 127
+def _dot_u4(b: Any, start: Any, w: Sequence[Any], x: Sequence[Any]) -> Any:
+    return _products(b, start, w, x, 8)
+
+
+dot_u4 = _dot(8, 8)  # 8 x 2 x 15 x 127 fits 16 bits
+dot_u5 = _dot(8, 4)  # 4 x 2 x 31 x 127
+dot_u6 = _dot(4, 2)  # 2 x 2 x 63 x 127
+
+
+def _dot_i8(b: Any, start: Any, *v: Any) -> Any:
+    """BIASED: the weights go in as w + 128; ARM multiplies signs; else |w| and x with the sign of w: 2 x 128 x 127."""
+    w, x = v[:8], _fours(b, v[8], 8, v[0])
+    if FOUR:
+        return _products(b, start, [_unsigned(b, u) for u in w], x, 1)
+    t = [_maddwd(b, _maddubs(b, _unsigned(b, u), _sign(b, y, u)), const(i16x16, 1)) for u, y in zip(w, x, strict=True)]
+    return b.add(start, _tree(b, t))
 
 
 def _dot_u8(b: Any, acc: Any, u: Any, x: Any, w: Any) -> Any:
@@ -115,12 +143,9 @@ def _dot_u8(b: Any, acc: Any, u: Any, x: Any, w: Any) -> Any:
     return b.add(acc, _maddwd(b, _maddubs(b, u, _sign(b, x, w)), const(i16x16, 1)))
 
 
-dot_i8 = make(i32x8, (i32x8, i8x32, i8x32, i8x32), _dot_u8)
-
-
 def _unsigned(b: Any, w: Any) -> Any:
     if BIASED:
-        return b.xor(w, const(i8x32, -128))
+        return b.xor(w, ir.Constant(w.type, [-128] * w.type.count))
     if FOUR:
         return w
     return b.call(
@@ -129,11 +154,10 @@ def _unsigned(b: Any, w: Any) -> Any:
     )
 
 
-unsigned_i8 = make(i8x32, (i8x32,), _unsigned)  # the `u` that dot_i8 wants
-dot_bias = make(  # what dot_i8 left in: 128 * the sum at p where BIASED, nothing otherwise
-    f32x8, (i64,),
-    lambda b, p: b.fmul(splat(b, read(b, p, F32), f32x8), const(f32x8, 128.0)) if BIASED else const(f32x8, 0.0),
-)  # fmt: skip
+dot_i8 = make_any(10, lambda start, *_: start, _dot_i8)
+
+
+OWED = 7 if BIASED else -1  # what dot_i8 has too much is sum(x) << OWED, or nothing
 
 
 def _dot_row(b: Any, w: Any, x: Any) -> Any:
@@ -144,3 +168,4 @@ def _dot_row(b: Any, w: Any, x: Any) -> Any:
 
 
 dot_row = make(i32x8, (i8x32, i8x32), _dot_row)
+row_i8 = make(i32x8, (i8x32, i8x32), lambda b, w, x: _dot_u8(b, const(i32x8, 0), _unsigned(b, w), x, w))

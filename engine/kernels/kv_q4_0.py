@@ -64,7 +64,7 @@ def _emit_scores(b: Any, k: Any, q: Any, q_bytes: Any, n_q: Any, first: Any, n: 
                         ]
                         own = at(b, b.add(qs[i], dim), block, 4)
                         bias = b.mul(read(b, b.add(own, sums), I32), ir.Constant(I32, 8))
-                        total = b.sub(_dot_u4(b, *keys, *xs), splat(b, bias, i32x8))
+                        total = b.sub(_dot_u4(b, const(i32x8, 0), keys, xs), splat(b, bias, i32x8))
                         both = b.fmul(scale, splat(b, read(b, own, F32), f32x8))
                         new[j * c + i] = _fma(b, both, b.sitofp(total, f32x8.ir), acc[j * c + i])
                 return new

@@ -56,6 +56,20 @@ def make(ret: Any, args: Sequence[Any], emit: Callable[..., Any]) -> Any:
     return intrinsic(space["op"])
 
 
+def make_any(n_args: int, ret: Callable[..., Any], emit: Callable[..., Any]) -> Any:
+    """The same for arguments of any type: ret(*their types) is the result's."""
+    names = "".join(f", a{i}" for i in range(n_args))
+    space: dict[str, Any] = {}
+
+    def codegen(context: Any, builder: Any, _sig: Any, values: Any) -> Any:
+        out = emit(builder, *values)
+        return context.get_dummy_value() if out is None else out
+
+    exec(f"def op(typingctx{names}):\n    return RET({names[2:]})({names[2:]}), CG\n", space)
+    space["RET"], space["CG"] = ret, codegen
+    return intrinsic(space["op"])
+
+
 # --- IR in small words -------------------------------------------------------------------------------------------
 
 

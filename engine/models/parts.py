@@ -70,7 +70,7 @@ class Parts:
     def _scratch(self, matrices: list[Matrix]) -> int:
         """The most any op needs for one thread."""
         s = self.shape
-        product = max(TOKENS * 32 + m.panel_bytes for m in matrices)
+        product = max(TOKENS * 64 + 2 * m.panel_bytes for m in matrices)
         hidden = 2 * self.max_rows * HIDDEN * 4 + product
         rows = 4 * max(s.n_embd, s.n_heads * s.head_dim, s.n_ff)
         return -(-max(hidden, rows) // 64) * 64

@@ -3,10 +3,12 @@
 Byte 4r + c of vector g is row r's column 4g + c. x is the address of an activation block (kernels/act.py).
 """
 
-from engine.kernels.dots import dot_u4, dot_u5, dot_u6, hi4, lo4
+from engine.kernels.act import LESS
+from engine.kernels.dots import dot_u4, dot_u5, hi4, lo4
 from engine.kernels.fields import field, up4
 from engine.kernels.jit import inner
-from engine.kernels.simd import bc4_i8x32, ld_i8x32, or_i8x32
+from engine.kernels.simd import ld_i8x32, or_i8x32
+from engine.kernels.wide import bc_i32, shl_i32
 
 
 @inner
@@ -56,30 +58,18 @@ def with_tops(v, top):
 
 
 @inner
-def dot_nibbles(v, x):
-    """Weights 0..15."""
-    return dot_u4(
-        v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7],
-        bc4_i8x32(x), bc4_i8x32(x + 4), bc4_i8x32(x + 8), bc4_i8x32(x + 12),
-        bc4_i8x32(x + 16), bc4_i8x32(x + 20), bc4_i8x32(x + 24), bc4_i8x32(x + 28),
-    )  # fmt: skip
+def dot_nibbles(start, v, x):
+    """start + 32 columns of weights 0..15 times the int8 at x."""
+    return dot_u4(start, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], x)
 
 
 @inner
-def dot_fives(v, x):
+def dot_fives(start, v, x):
     """Weights 0..31."""
-    return dot_u5(
-        v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7],
-        bc4_i8x32(x), bc4_i8x32(x + 4), bc4_i8x32(x + 8), bc4_i8x32(x + 12),
-        bc4_i8x32(x + 16), bc4_i8x32(x + 20), bc4_i8x32(x + 24), bc4_i8x32(x + 28),
-    )  # fmt: skip
+    return dot_u5(start, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], x)
 
 
 @inner
-def dot_sixes(v, x):
-    """Weights 0..63, columns 0..15 and 16..31 apart."""
-    return dot_u6(
-        v[0], v[1], v[2], v[3], bc4_i8x32(x), bc4_i8x32(x + 4), bc4_i8x32(x + 8), bc4_i8x32(x + 12)
-    ), dot_u6(
-        v[4], v[5], v[6], v[7], bc4_i8x32(x + 16), bc4_i8x32(x + 20), bc4_i8x32(x + 24), bc4_i8x32(x + 28)
-    )  # fmt: skip
+def less(like, x, shift):
+    """-sum(x) << shift: what takes an offset of 1 << shift off unsigned weights."""
+    return shl_i32(bc_i32(like, x + LESS), shift)

@@ -22,7 +22,13 @@ def one(w, act, T, t, n):
 
 @inner
 def tile(w, act, T, t0, t1, n, out):
-    four_tile(F32, w, act, t0, t1, n, out)
+    four_tile(F32, w, act, t0, t1, n, out, 32)
+
+
+@inner
+def tile_pair(w, act, T, t0, t1, n, out):
+    four_tile(F32, w, act, t0, t1, n, out, 64)
+    four_tile(F32, w + n * PANEL, act, t0, t1, n, out + 32, 64)
 
 
 @inner

@@ -10,7 +10,6 @@ from engine.kernels.fields import bits
 from engine.kernels.jit import inner
 from engine.kernels.simd import (
     column_i32, f32, high_f16, i2f, ld_f16, ld_f16x8, ld_i32x8, ld_u8, low_f16, mul_f32x8, or_i32x8, shl_i32x8,
-    sub_f32x8, z_f32x8,
 )  # fmt: skip
 from engine.quants.panels import pack_shorts, pack_words
 
@@ -20,17 +19,16 @@ PANEL_HEAD = 8 * HEAD  # d[8] | dmin[8] | three vectors of words
 
 @inner
 def head(w):
-    """Of a panel: d, -dmin, and the words."""
-    minus = sub_f32x8(z_f32x8(), ld_f16x8(w + 16))
-    return ld_f16x8(w), minus, ld_i32x8(w + 32), ld_i32x8(w + 64), ld_i32x8(w + 96)
+    """Of a panel: d, dmin, and the words."""
+    return ld_f16x8(w), ld_f16x8(w + 16), ld_i32x8(w + 32), ld_i32x8(w + 64), ld_i32x8(w + 96)
 
 
 @inner
 def head_rows(w, stride):
     """The same of eight file rows."""
     both = column_i32(w, stride)
-    minus = sub_f32x8(z_f32x8(), high_f16(both))
-    return low_f16(both), minus, column_i32(w + 4, stride), column_i32(w + 8, stride), column_i32(w + 12, stride)
+    a, b, c = column_i32(w + 4, stride), column_i32(w + 8, stride), column_i32(w + 12, stride)
+    return low_f16(both), high_f16(both), a, b, c
 
 
 @inner
@@ -44,7 +42,7 @@ def _six(low, high, j, up):
 
 @inner
 def scales(h, j):
-    """d * sc and -dmin * m of sub-block j, as joins.with_min takes them."""
+    """d * sc and dmin * m of sub-block j, as joins.with_min takes them."""
     return mul_f32x8(h[0], i2f(_six(h[2], h[4], j, 0))), mul_f32x8(h[1], i2f(_six(h[3], h[4], j, 4)))
 
 

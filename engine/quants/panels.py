@@ -28,10 +28,10 @@ def put(y, value, add):
 
 
 @inner
-def put_all(y, ldy, t0, t1, results, add):
-    """The same for tokens t0..t1, whose results stand one vector after the other."""
+def put_all(y, ldy, t0, t1, results, apart, add):
+    """The same for tokens t0..t1, whose results stand `apart` bytes apart."""
     for t in range(t0, t1):
-        put(y + t * ldy, ld_f32x8(results + (t - t0) * 32), add)
+        put(y + t * ldy, ld_f32x8(results + (t - t0) * apart), add)
 
 
 @inner

@@ -9,23 +9,24 @@ Per block and row: acc = fma(d * dx, sum(q * x) - 8 * sum(x), acc), x the block'
 from engine.kernels.dots import nibbles
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import column_f16, f32, ld_f16, ld_f16x8, ld_i8x16, ld_u8, st_f32
-from engine.quants.dot32 import dot_nibbles, nibble_vectors
-from engine.quants.joins import around
+from engine.quants.dot32 import dot_nibbles, less, nibble_vectors
+from engine.quants.joins import plain
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 18, 144, 1
+join = plain
 
 
 @inner
 def head(w):
-    return ld_f16x8(w)
+    return (ld_f16x8(w),)
 
 
 @inner
 def head_rows(w, stride):
-    return column_f16(w, stride)
+    return (column_f16(w, stride),)
 
 
 @inner
@@ -39,18 +40,18 @@ def values(w, _j):
 
 
 @inner
+def start(like, x):
+    return less(like, x, 3)
+
+
+@inner
 def total(v, _c, x):
-    return dot_nibbles(v, x)
+    return dot_nibbles(start(v[0], x), v, x)
 
 
 @inner
 def row_values(w, _j):
     return nibbles(ld_i8x16(w + 2))
-
-
-@inner
-def join(acc, total, c, x):
-    return around(8.0, acc, total, c, x)
 
 
 @inner

@@ -9,8 +9,9 @@ Per block and row: acc = fma(dx, fma(d, sum(q * x), m * sum(x)), acc), x the blo
 from engine.kernels.dots import nibbles
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import column_i32, f32, high_f16, ld_f16, ld_f16x8, ld_i8x16, ld_u8, low_f16, st_f32
+from engine.kernels.wide import zero_i32
 from engine.quants.dot32 import dot_nibbles, nibble_vectors
-from engine.quants.joins import with_min
+from engine.quants.joins import negative, with_min
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
@@ -21,13 +22,13 @@ join = with_min
 
 @inner
 def head(w):
-    return ld_f16x8(w), ld_f16x8(w + 16)
+    return ld_f16x8(w), negative(ld_f16x8(w + 16))
 
 
 @inner
 def head_rows(w, stride):
     both = column_i32(w, stride)
-    return low_f16(both), high_f16(both)
+    return low_f16(both), negative(high_f16(both))
 
 
 @inner
@@ -41,8 +42,13 @@ def values(w, _j):
 
 
 @inner
+def start(like, _x):
+    return zero_i32(like)
+
+
+@inner
 def total(v, _c, x):
-    return dot_nibbles(v, x)
+    return dot_nibbles(zero_i32(v[0]), v, x)
 
 
 @inner

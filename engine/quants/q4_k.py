@@ -10,6 +10,7 @@ scale. llama.cpp has one activation scale for all 256; ours are per 32, for accu
 from engine.kernels.fields import field
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import f32, ld_i8x32, ld_u8, st_f32
+from engine.kernels.wide import zero_i32
 from engine.quants import k_scales
 from engine.quants.dot32 import dot_nibbles, field_vectors
 from engine.quants.joins import with_min
@@ -28,8 +29,13 @@ def values(w, j):
 
 
 @inner
+def start(like, _x):
+    return zero_i32(like)
+
+
+@inner
 def total(v, _c, x):
-    return dot_nibbles(v, x)
+    return dot_nibbles(zero_i32(v[0]), v, x)
 
 
 @inner

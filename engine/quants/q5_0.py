@@ -11,23 +11,24 @@ from engine.kernels.dots import nibbles
 from engine.kernels.fields import spread, up4
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import column_f16, f32, ld_f16, ld_f16x8, ld_i8x16, ld_u8, ld_u32, or_i8x32, st_f32
-from engine.quants.dot32 import dot_fives, nibble_vectors, one_bit_vectors, with_tops
-from engine.quants.joins import around
+from engine.quants.dot32 import dot_fives, less, nibble_vectors, one_bit_vectors, with_tops
+from engine.quants.joins import plain
 from engine.quants.panels import pack_bits, pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 22, 176, 1
+join = plain
 
 
 @inner
 def head(w):
-    return ld_f16x8(w)
+    return (ld_f16x8(w),)
 
 
 @inner
 def head_rows(w, stride):
-    return column_f16(w, stride)
+    return (column_f16(w, stride),)
 
 
 @inner
@@ -41,18 +42,18 @@ def values(w, _j):
 
 
 @inner
+def start(like, x):
+    return less(like, x, 4)
+
+
+@inner
 def total(v, _c, x):
-    return dot_fives(v, x)
+    return dot_fives(start(v[0], x), v, x)
 
 
 @inner
 def row_values(w, _j):
     return or_i8x32(nibbles(ld_i8x16(w + 6)), up4(spread(w + 2)))
-
-
-@inner
-def join(acc, total, c, x):
-    return around(16.0, acc, total, c, x)
 
 
 @inner

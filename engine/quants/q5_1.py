@@ -13,8 +13,9 @@ from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
     column_i32, f32, high_f16, ld_f16, ld_f16x8, ld_i8x16, ld_u8, ld_u32, low_f16, or_i8x32, st_f32,
 )  # fmt: skip
+from engine.kernels.wide import zero_i32
 from engine.quants.dot32 import dot_fives, nibble_vectors, one_bit_vectors, with_tops
-from engine.quants.joins import with_min
+from engine.quants.joins import negative, with_min
 from engine.quants.panels import pack_bits, pack_shorts, pack_words
 from engine.quants.walk import walks
 
@@ -25,13 +26,13 @@ join = with_min
 
 @inner
 def head(w):
-    return ld_f16x8(w), ld_f16x8(w + 16)
+    return ld_f16x8(w), negative(ld_f16x8(w + 16))
 
 
 @inner
 def head_rows(w, stride):
     both = column_i32(w, stride)
-    return low_f16(both), high_f16(both)
+    return low_f16(both), negative(high_f16(both))
 
 
 @inner
@@ -45,8 +46,13 @@ def values(w, _j):
 
 
 @inner
+def start(like, _x):
+    return zero_i32(like)
+
+
+@inner
 def total(v, _c, x):
-    return dot_fives(v, x)
+    return dot_fives(zero_i32(v[0]), v, x)
 
 
 @inner

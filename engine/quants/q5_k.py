@@ -9,6 +9,7 @@ Vector g of each eight has row r's byte 4g + c at 4r + c. Per sub-block and row 
 from engine.kernels.fields import field, up4
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import f32, ld_i8x32, ld_u8, or_i8x32, st_f32
+from engine.kernels.wide import zero_i32
 from engine.quants import k_scales
 from engine.quants.dot32 import dot_fives, field_vectors, with_tops
 from engine.quants.joins import with_min
@@ -28,8 +29,13 @@ def values(w, j):
 
 
 @inner
+def start(like, _x):
+    return zero_i32(like)
+
+
+@inner
 def total(v, _c, x):
-    return dot_fives(v, x)
+    return dot_fives(zero_i32(v[0]), v, x)
 
 
 @inner

@@ -9,21 +9,23 @@ Per sub-block and row: acc = fma(d * dx, sc * sum(q' * x) + sc' * sum'(q' * x), 
 in the middle is below 2^24, so that its conversion is exact.
 """
 
-from engine.kernels.act import HALVES
-from engine.kernels.dots import dot_row
+from engine.kernels.act import LESS, LESS_HALF
+from engine.kernels.dots import dot_row, dot_u6
 from engine.kernels.fields import field, pair_i8, signed_byte, up4
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    add_i32x8, bc_i32x8, column_f16, column_i32, f32, ld_f16, ld_f16x8, ld_i8, ld_i8x32, ld_i32x8, ld_u8, mul_i32x8,
-    or_i8x32, shl_i32x8, st_f32, sub_i32x8, sums8,
+    column_f16, column_i32, f32, ld_f16, ld_f16x8, ld_i8, ld_i8x32, ld_i32x8, ld_u8, mul_i32x8,
+    or_i8x32, st_f32, sums8,
 )  # fmt: skip
-from engine.quants.dot32 import dot_sixes, field_vectors, with_tops
+from engine.kernels.wide import add_i32, bc_i32, mul_i32, shl_i32, sub_i32
+from engine.quants.dot32 import field_vectors, with_tops
 from engine.quants.joins import plain
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 210, 1680, 8
+join = plain
 QH, SC, D = 128, 192, 208  # in a file block
 PANEL_QL, PANEL_QH = 144, 1168
 
@@ -58,18 +60,12 @@ def values(w, j):
 
 
 @inner
-def _centred(scaled, c, x):
-    """sums of sc * q * x less those of sc * 32 * x."""
-    more = add_i32x8(mul_i32x8(c[1], bc_i32x8(x + HALVES)), mul_i32x8(c[2], bc_i32x8(x + HALVES + 4)))
-    return sub_i32x8(scaled, shl_i32x8(more, 5))
-
-
-@inner
 def total(v, c, x):
-    first, second = dot_sixes(v, x)
-    first = sub_i32x8(first, shl_i32x8(bc_i32x8(x + HALVES), 5))
-    second = sub_i32x8(second, shl_i32x8(bc_i32x8(x + HALVES + 4), 5))
-    return add_i32x8(mul_i32x8(first, c[1]), mul_i32x8(second, c[2]))
+    half = bc_i32(v[0], x + LESS_HALF)
+    other = sub_i32(bc_i32(v[0], x + LESS), half)
+    first = dot_u6(shl_i32(half, 5), v[0], v[1], v[2], v[3], x)
+    second = dot_u6(shl_i32(other, 5), v[4], v[5], v[6], v[7], x + 16)
+    return add_i32(mul_i32(first, c[1]), mul_i32(second, c[2]))
 
 
 @inner
@@ -91,12 +87,9 @@ def total_rows(w, stride, c, j, x):
         _row(w, j, a), _row(w + stride, j, a), _row(w + 2 * stride, j, a), _row(w + 3 * stride, j, a),
         _row(u, j, a), _row(u + stride, j, a), _row(u + 2 * stride, j, a), _row(u + 3 * stride, j, a),
     )  # fmt: skip
-    return _centred(scaled, c, x)
-
-
-@inner
-def join(acc, total, c, x):
-    return plain(acc, total, c[0], x)
+    half = bc_i32(a, x + LESS_HALF)
+    less = add_i32(mul_i32(c[1], half), mul_i32(c[2], sub_i32(bc_i32(a, x + LESS), half)))
+    return add_i32(scaled, shl_i32(less, 5))
 
 
 @inner

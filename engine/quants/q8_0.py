@@ -6,29 +6,30 @@
 Per block and row: acc = fma(d * dx, sum(q * x), acc), x the block's int8 activations, dx their scale.
 """
 
-from engine.kernels.dots import dot_bias, dot_i8, unsigned_i8
-from engine.kernels.act import SCALE, SUM
+from engine.kernels.dots import OWED, dot_i8, row_i8
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    bc4_i8x32, bc_f32x8, column_f16, f32, fma_f32x8, i2f, ld_f16, ld_f16x8, ld_i8, ld_i8x32, mul_f32x8, st_f32,
-    sub_f32x8, sums8, z_i32x8,
+    add_i32x8, column_f16, f32, ld_f16, ld_f16x8, ld_i8, ld_i8x32, st_f32, sums8,
 )  # fmt: skip
-from engine.quants.dot32 import eight_vectors
+from engine.kernels.wide import zero_i32
+from engine.quants.dot32 import eight_vectors, less
+from engine.quants.joins import plain
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 34, 272, 1
+join = plain
 
 
 @inner
 def head(w):
-    return ld_f16x8(w)
+    return (ld_f16x8(w),)
 
 
 @inner
 def head_rows(w, stride):
-    return column_f16(w, stride)
+    return (column_f16(w, stride),)
 
 
 @inner
@@ -42,37 +43,25 @@ def values(w, _j):
 
 
 @inner
-def _pair(v0, v1, x, sums):
-    return dot_i8(dot_i8(sums, unsigned_i8(v0), bc4_i8x32(x), v0), unsigned_i8(v1), bc4_i8x32(x + 4), v1)
+def start(like, x):
+    return less(like, x, OWED) if OWED >= 0 else zero_i32(like)
 
 
 @inner
 def total(v, _c, x):
-    """As dot_i8 leaves it; LLVM takes the unsigned forms out of a tile's loop over tokens."""
-    return _pair(
-        v[6], v[7], x + 24, _pair(v[4], v[5], x + 16, _pair(v[2], v[3], x + 8, _pair(v[0], v[1], x, z_i32x8())))
-    )
-
-
-@inner
-def _row(w, a):
-    v = ld_i8x32(w + 2)
-    return dot_i8(z_i32x8(), unsigned_i8(v), a, v)
+    return dot_i8(start(v[0], x), v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], x)
 
 
 @inner
 def total_rows(w, stride, _c, _j, x):
     a, u = ld_i8x32(x), w + 4 * stride
-    return sums8(
-        _row(w, a), _row(w + stride, a), _row(w + 2 * stride, a), _row(w + 3 * stride, a),
-        _row(u, a), _row(u + stride, a), _row(u + 2 * stride, a), _row(u + 3 * stride, a),
+    sums = sums8(
+        row_i8(ld_i8x32(w + 2), a), row_i8(ld_i8x32(w + stride + 2), a),
+        row_i8(ld_i8x32(w + 2 * stride + 2), a), row_i8(ld_i8x32(w + 3 * stride + 2), a),
+        row_i8(ld_i8x32(u + 2), a), row_i8(ld_i8x32(u + stride + 2), a),
+        row_i8(ld_i8x32(u + 2 * stride + 2), a), row_i8(ld_i8x32(u + 3 * stride + 2), a),
     )  # fmt: skip
-
-
-@inner
-def join(acc, total, c, x):
-    centred = sub_f32x8(i2f(total), dot_bias(x + SUM))  # whole numbers below 2^24: exact
-    return fma_f32x8(mul_f32x8(c, bc_f32x8(x + SCALE)), centred, acc)
+    return add_i32x8(start(a, x), sums)
 
 
 @inner

@@ -9,23 +9,24 @@ Per sub-block of 32 and row: acc = fma(d * dx, sum(q * x) - sum(x), acc), x int8
 from engine.kernels.fields import field
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import column_f16, f32, ld_f16, ld_f16x8, ld_i8x32, ld_u8, st_f32
-from engine.quants.dot32 import dot_nibbles, field_vectors
-from engine.quants.joins import around
+from engine.quants.dot32 import dot_nibbles, field_vectors, less
+from engine.quants.joins import plain
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 66, 528, 8
+join = plain
 
 
 @inner
 def head(w):
-    return ld_f16x8(w)
+    return (ld_f16x8(w),)
 
 
 @inner
 def head_rows(w, stride):
-    return column_f16(w + 64, stride)
+    return (column_f16(w + 64, stride),)
 
 
 @inner
@@ -39,18 +40,18 @@ def values(w, j):
 
 
 @inner
+def start(like, x):
+    return less(like, x, 0)
+
+
+@inner
 def total(v, _c, x):
-    return dot_nibbles(v, x)
+    return dot_nibbles(start(v[0], x), v, x)
 
 
 @inner
 def row_values(w, j):
     return field(ld_i8x32(w + (j >> 2) * 32), 2 * (j & 3), 3)
-
-
-@inner
-def join(acc, total, c, x):
-    return around(1.0, acc, total, c, x)
 
 
 @inner

@@ -8,6 +8,7 @@ A walk is written once here over names that are free in this file and that each 
     head_rows     (w, stride) -> vectors     the same of eight file rows
     scales        (h, j) -> vectors          of sub-block j
     values        (w, j) -> eight i8x32      weights of sub-block j: byte 4r + c of vector g is row r's column 4g + c
+    start         (like, x) -> i32 lanes     what totals start from: an offset of the weights taken away
     total         (v, c, x) -> i32x8         sums over 32 columns; x an activation block, c what `scales` gave
     row_values    (w, j) -> i8x32            a file row's 32 weights, column after column
     total_rows    (w, stride, c, j, x)       the same as `total` of eight file rows; has a default made of row_values
@@ -25,17 +26,22 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from engine.kernels.act import BLOCK, SCALE
+from engine.kernels.act import BLOCK, FINE_SCALE
+from engine.kernels.isa import ISA
 from engine.kernels.jit import Kernel, inner, kernel
 from engine.kernels.dots import dot_row
-from engine.kernels.simd import f32, ld_f32, ld_f32x8, ld_i8x32, prefetch, st_f32x8, sums8, z_f32x8
+from engine.kernels.simd import add_i32x8, f32, ld_f32, ld_f32x8, ld_i8x32, prefetch, st_f32x8, sums8, z_f32x8
+from engine.kernels.wide import ld_f32x16, side_by_side, st_f32x16
 from engine.quants.panels import put, put_all, zero
+
+
+PAIRS = ISA.has("avx512vl")  # two panels fill a register
 
 
 def step(acc, v, c, x, fine):
     """A sub-block of one token: coarse, then fine where the scale says that there is a fine half."""
     acc = join(acc, total(v, c, x), c, x)
-    if ld_f32(x + fine + SCALE) != f32(0.0):
+    if ld_f32(x + FINE_SCALE) != f32(0.0):
         acc = join(acc, total(v, c, x + fine), c, x + fine)
     return acc
 
@@ -75,22 +81,39 @@ def tile(w, act, T, t0, t1, n, out):
         w += PANEL
 
 
+def tile_pair(w, act, T, t0, t1, n, out):
+    """Tokens t0..t1 times two neighbouring panels, side by side in sixteen lanes; two vectors a token."""
+    u, x, fine = w + n * PANEL, act, n * SUBS * T * BLOCK
+    for _ in range(n):
+        h, g = head(w), head(u)
+        for j in range(SUBS):
+            v, c = side_by_side(values(w, j), values(u, j)), side_by_side(scales(h, j), scales(g, j))
+            a = out
+            for y in range(x + t0 * BLOCK, x + t1 * BLOCK, BLOCK):
+                st_f32x16(a, step(ld_f32x16(a), v, c, y, fine))
+                a += 64
+            x += T * BLOCK
+        w += PANEL
+        u += PANEL
+
+
 def total_rows(w, stride, _c, j, x):
     """Sums of unsigned weights, eight rows in the lanes."""
     a, u = ld_i8x32(x), w + 4 * stride
-    return sums8(
+    sums = sums8(
         dot_row(row_values(w, j), a), dot_row(row_values(w + stride, j), a),
         dot_row(row_values(w + 2 * stride, j), a), dot_row(row_values(w + 3 * stride, j), a),
         dot_row(row_values(u, j), a), dot_row(row_values(u + stride, j), a),
         dot_row(row_values(u + 2 * stride, j), a), dot_row(row_values(u + 3 * stride, j), a),
     )  # fmt: skip
+    return add_i32x8(start(a, x), sums)
 
 
 def row_step(acc, w, stride, h, j, x, fine):
     """The same of eight file rows."""
     c = scales(h, j)
     acc = join(acc, total_rows(w, stride, c, j, x), c, x)
-    if ld_f32(x + fine + SCALE) != f32(0.0):
+    if ld_f32(x + FINE_SCALE) != f32(0.0):
         acc = join(acc, total_rows(w, stride, c, j, x + fine), c, x + fine)
     return acc
 
@@ -120,28 +143,42 @@ def pack_eight(w, n, out):
         out += PANEL
 
 
+def tokens(w, act, T, t0, t1, n, y, ldy, p, pair, scratch, add):
+    """Tokens t0..t1 times panel p at w, or times p and p + 1."""
+    width = 2 if pair else 1
+    zero(scratch, (t1 - t0) * width)
+    if pair:
+        tile_pair(w, act, T, t0, t1, n, scratch)
+        put_all(y + p * 32 + 32, ldy, t0, t1, scratch + 32, 64, add)
+    else:
+        tile(w, act, T, t0, t1, n, scratch)
+    put_all(y + p * 32, ldy, t0, t1, scratch, 32 * width, add)
+
+
 def panels(w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
-    for p in range(p0, p1):
-        panel = w + p * n * PANEL
+    p = p0
+    while p < p1:
+        panel, pair = w + p * n * PANEL, 0
         if t1 - t0 == 1:
             put(y + p * 32 + t0 * ldy, one(panel, act, T, t0, n), add)
         else:
-            zero(scratch, t1 - t0)
-            tile(panel, act, T, t0, t1, n, scratch)
-            put_all(y + p * 32, ldy, t0, t1, scratch, add)
+            pair = 1 if PAIRS and p + 1 < p1 else 0
+            tokens(panel, act, T, t0, t1, n, y, ldy, p, pair, scratch, add)
+        p += 1 + pair
 
 
 def rows(w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
-    panel = scratch + (t1 - t0) * 32
-    for p in range(p0, p1):
-        eight = w + p * 8 * n * ROW
+    panel, p = scratch + (t1 - t0) * 64, p0
+    while p < p1:
+        eight, pair = w + p * 8 * n * ROW, 0
         if t1 - t0 == 1:
             put(y + p * 32 + t0 * ldy, one_row(eight, n * ROW, act, T, t0, n, panel), add)
         else:
-            pack_eight(eight, n, panel)
-            zero(scratch, t1 - t0)
-            tile(panel, act, T, t0, t1, n, scratch)
-            put_all(y + p * 32, ldy, t0, t1, scratch, add)
+            pair = 1 if PAIRS and p + 1 < p1 else 0
+            for i in range(1 + pair):
+                pack_eight(eight + i * 8 * n * ROW, n, panel + i * n * PANEL)
+            tokens(panel, act, T, t0, t1, n, y, ldy, p, pair, scratch, add)
+        p += 1 + pair
 
 
 def pack(file_rows, n, out):
@@ -151,7 +188,7 @@ def pack(file_rows, n, out):
 def walks(space: dict[str, Any]) -> tuple[Kernel, Kernel, Kernel]:
     """`panels`, `rows` and `pack` of the format whose module's globals are `space`; what it defines itself is kept."""
     names = {**globals(), **space}
-    for function in (step, one, tile, total_rows, row_step, one_row, pack_eight):
+    for function in (step, one, tile, tile_pair, total_rows, row_step, one_row, pack_eight, tokens):
         if function.__name__ not in space:
             names[function.__name__] = inner(_bound(function, names))
     return kernel(12)(_bound(panels, names)), kernel(12)(_bound(rows, names)), kernel(3)(_bound(pack, names))

@@ -11,7 +11,7 @@ from engine.kernels.jit import kernel
 from engine.quants.registry import TYPES
 from tests.engine.quants import twins
 
-ROWS = 24
+ROWS = 24  # three panels: a pair and one alone
 SCALES = {"Q6_K": 208, "TQ2_0": 64}  # where d stands, if not first
 MINIMA = ("Q4_1", "Q5_1", "Q4_K", "Q5_K")
 
@@ -80,11 +80,10 @@ def run(kind: str, layout: str, raw: np.ndarray, x: np.ndarray, ranges: list[tup
             q.pack(address(w) + p * 8 * n * q.ROW, n, address(packed) + p * n * q.PANEL)
         w = packed
     y = np.full((tokens, ROWS), np.nan, np.float32)
-    scratch = np.zeros(tokens * 32 + n * q.PANEL + 64, np.uint8)
+    scratch = np.zeros(tokens * 64 + 2 * n * q.PANEL + 64, np.uint8)
     body = q.panels if layout == "panels" else q.rows
     for t0, t1 in ranges:
-        for p in range(ROWS // 8):
-            body(address(w), address(act), tokens, t0, t1, n, address(y), ROWS * 4, p, p + 1, address(scratch), 0)
+        body(address(w), address(act), tokens, t0, t1, n, address(y), ROWS * 4, 0, ROWS // 8, address(scratch), 0)
     return y
 
 
