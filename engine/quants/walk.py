@@ -191,6 +191,8 @@ def walks(space: dict[str, Any]) -> tuple[Kernel, Kernel, Kernel]:
     for function in (step, one, tile, tile_pair, total_rows, row_step, one_row, pack_eight, tokens):
         if function.__name__ not in space:
             names[function.__name__] = inner(_bound(function, names))
+    if not PAIRS:
+        names["tile_pair"] = names["tile"]  # never called, but compiled, and sixteen lanes are not everybody's
     return kernel(12)(_bound(panels, names)), kernel(12)(_bound(rows, names)), kernel(3)(_bound(pack, names))
 
 
