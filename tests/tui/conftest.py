@@ -37,7 +37,7 @@ def program(fake: Fake) -> Callable[..., ColibriApp]:
     """Makes the program, pointed at the scripted service, asking often."""
 
     def make(**more: Any) -> ColibriApp:
-        more.setdefault("pace", Pace(0.05))
+        more.setdefault("pace", Pace(0.1))
         more.setdefault("looks", Looks(ascii=True))
         return ColibriApp(Client(fake.url, "ck-admin-test", "ops"), **more)
 

@@ -9,6 +9,7 @@ from textual.app import App
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
+LIMIT_S = 30.0  # a guard against hanging: busy neighbours make a repaint ten times slower
 SIGNS = {"space": " ", "colon": ":", "slash": "/", "question_mark": "?", "enter": "\r", "escape": "\x1b", "tab": "\t"}
 
 
@@ -18,20 +19,27 @@ def frame(app: App) -> str:
     return "\n".join(strip.text[: app.size.width] for strip in strips)
 
 
-async def until(pilot: Pilot, holds: Callable[[], object], timeout_s: float = 10.0, what: str = "") -> None:
+async def until(pilot: Pilot, holds: Callable[[], object], timeout_s: float = LIMIT_S, what: str = "") -> None:
     """Wait for a condition, letting the program work; AssertionError with the last frame."""
     end = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > end:
             what = what or "the condition"
             raise AssertionError(f"{what} did not come about within {timeout_s} s:\n{frame(pilot.app)}")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
 
 
-async def see(pilot: Pilot, *words: str, timeout_s: float = 10.0) -> str:
+async def see(pilot: Pilot, *words: str, timeout_s: float = LIMIT_S) -> str:
     """Wait until all the words are on the screen; gives the frame."""
-    await until(pilot, lambda: all(w in frame(pilot.app) for w in words), timeout_s, f"{words} on the screen")
-    return frame(pilot.app)
+    text = ""
+
+    def are_there() -> bool:
+        nonlocal text
+        text = frame(pilot.app)
+        return all(w in text for w in words)
+
+    await until(pilot, are_there, timeout_s, f"{words} on the screen")
+    return text
 
 
 async def tap(pilot: Pilot, *keys: str) -> None:

@@ -55,7 +55,7 @@ async def test_a_cursor_that_runs_down_the_list_asks_the_planner_once(window, sh
     async with window(120, 36) as pilot:
         await opened(pilot)
         await until(pilot, lambda: shelf.n_plans == 1)
-        await pilot.press("j", "j", "j", "j")
+        await tap(pilot, "j", "j", "j", "j")
         asked = shelf.fake.bodies
         await until(pilot, lambda: len(asked("POST", "/admin/plan")) > 1)
         await see(pilot, "huge-test ----", "memory within the budget", "fail")
