@@ -13,6 +13,7 @@ from engine.quants.walk import walks
 
 ACT = "f32"
 ROW, PANEL = 4, 32
+PAIRS = False
 
 
 @inner
@@ -22,13 +23,7 @@ def one(w, act, T, t, n):
 
 @inner
 def tile(w, act, T, t0, t1, n, out):
-    four_tile(F32, w, act, t0, t1, n, out, 32)
-
-
-@inner
-def tile_pair(w, act, T, t0, t1, n, out):
-    four_tile(F32, w, act, t0, t1, n, out, 64)
-    four_tile(F32, w + n * PANEL, act, t0, t1, n, out + 32, 64)
+    four_tile(F32, w, act, t0, t1, n, out)
 
 
 @inner

@@ -39,8 +39,8 @@ def _close(a0, a1, a2, a3):
 
 
 @inner
-def four_tile(kind, w, act, t0, t1, n, out, apart):
-    """Two tokens share each load, with the chains of one alone; results stand `apart` bytes apart in `out`."""
+def four_tile(kind, w, act, t0, t1, n, out):
+    """Two tokens share each load, with the same chains as one alone; an odd last token goes alone."""
     for t in range(t0, t1 - 1, 2):
         x, z = act + t * n * 4, act + (t + 1) * n * 4
         a0, a1, a2, a3 = z_f32x8(), z_f32x8(), z_f32x8(), z_f32x8()
@@ -54,7 +54,7 @@ def four_tile(kind, w, act, t0, t1, n, out, apart):
             a3, b3 = fma_f32x8(w3, bc_f32x8(x + 12), a3), fma_f32x8(w3, bc_f32x8(z + 12), b3)
             x += 16
             z += 16
-        st_f32x8(out + (t - t0) * apart, _close(a0, a1, a2, a3))
-        st_f32x8(out + (t + 1 - t0) * apart, _close(b0, b1, b2, b3))
+        st_f32x8(out + (t - t0) * 32, _close(a0, a1, a2, a3))
+        st_f32x8(out + (t + 1 - t0) * 32, _close(b0, b1, b2, b3))
     if (t1 - t0) % 2:
-        st_f32x8(out + (t1 - 1 - t0) * apart, four_one(kind, w, act, t1 - 1, n))
+        st_f32x8(out + (t1 - 1 - t0) * 32, four_one(kind, w, act, t1 - 1, n))

@@ -16,7 +16,7 @@ and run the panel's float code on a vector whose lane is the row: same bits agai
 """
 
 from engine.kernels.jit import inner
-from engine.kernels.simd import add_f32x8, i32_of, ld_f32x8, ld_i16, ld_i32, st_f32x8, ld_u32, st_i16, st_i32, z_f32x8
+from engine.kernels.simd import add_f32x8, i32_of, ld_f32x8, ld_i16, ld_i32, ld_u32, st_f32x8, st_i16, st_i32, z_f32x8
 
 
 @inner

@@ -46,21 +46,26 @@ def step(acc, v, c, x, fine):
     return acc
 
 
+def block_steps(acc, w, h, x, next_x, fine):
+    """A block of one token."""
+    acc = step(acc, values(w, 0), scales(h, 0), x, fine)
+    if SUBS == 8:  # written out: shifts are constants and sub-blocks share loads, a third faster for Q6_K
+        acc = step(acc, values(w, 1), scales(h, 1), x + next_x, fine)
+        acc = step(acc, values(w, 2), scales(h, 2), x + 2 * next_x, fine)
+        acc = step(acc, values(w, 3), scales(h, 3), x + 3 * next_x, fine)
+        acc = step(acc, values(w, 4), scales(h, 4), x + 4 * next_x, fine)
+        acc = step(acc, values(w, 5), scales(h, 5), x + 5 * next_x, fine)
+        acc = step(acc, values(w, 6), scales(h, 6), x + 6 * next_x, fine)
+        acc = step(acc, values(w, 7), scales(h, 7), x + 7 * next_x, fine)
+    return acc
+
+
 def one(w, act, T, t, n):
     """Token t of T times one panel of n blocks: eight results."""
     x, next_x, fine = act + t * BLOCK, T * BLOCK, n * SUBS * T * BLOCK
     acc = z_f32x8()
     for _ in range(n):
-        h = head(w)
-        acc = step(acc, values(w, 0), scales(h, 0), x, fine)
-        if SUBS == 8:  # written out: shifts are constants and sub-blocks share loads, a third faster for Q6_K
-            acc = step(acc, values(w, 1), scales(h, 1), x + next_x, fine)
-            acc = step(acc, values(w, 2), scales(h, 2), x + 2 * next_x, fine)
-            acc = step(acc, values(w, 3), scales(h, 3), x + 3 * next_x, fine)
-            acc = step(acc, values(w, 4), scales(h, 4), x + 4 * next_x, fine)
-            acc = step(acc, values(w, 5), scales(h, 5), x + 5 * next_x, fine)
-            acc = step(acc, values(w, 6), scales(h, 6), x + 6 * next_x, fine)
-            acc = step(acc, values(w, 7), scales(h, 7), x + 7 * next_x, fine)
+        acc = block_steps(acc, w, head(w), x, next_x, fine)
         x += SUBS * next_x
         w += PANEL
     return acc
@@ -188,10 +193,10 @@ def pack(file_rows, n, out):
 def walks(space: dict[str, Any]) -> tuple[Kernel, Kernel, Kernel]:
     """`panels`, `rows` and `pack` of the format whose module's globals are `space`; what it defines itself is kept."""
     names = {**globals(), **space}
-    for function in (step, one, tile, tile_pair, total_rows, row_step, one_row, pack_eight, tokens):
+    for function in (step, block_steps, one, tile, tile_pair, total_rows, row_step, one_row, pack_eight, tokens):
         if function.__name__ not in space:
             names[function.__name__] = inner(_bound(function, names))
-    if not PAIRS:
+    if not names["PAIRS"]:
         names["tile_pair"] = names["tile"]  # never called, but compiled, and sixteen lanes are not everybody's
     return kernel(12)(_bound(panels, names)), kernel(12)(_bound(rows, names)), kernel(3)(_bound(pack, names))
 
