@@ -73,7 +73,12 @@ def pin_self(cpus: Sequence[int]) -> None:
 
 def rss_anon(pid: int) -> int:
     """Anonymous resident bytes of one process: what it costs beyond files that others share."""
-    return int(_field(Path(f"/proc/{pid}/status").read_text(), "RssAnon").split()[0]) * 1024
+    return memory_of(pid, "RssAnon")
+
+
+def memory_of(pid: int | str, name: str) -> int:
+    """Bytes of a line of /proc/PID/status, such as VmRSS or its peak VmHWM."""
+    return int(_field(Path(f"/proc/{pid}/status").read_text(), name).split()[0]) * 1024
 
 
 def children(pid: int) -> list[int]:

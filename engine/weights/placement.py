@@ -1,6 +1,7 @@
 """Carries out where weights live: panels in anonymous memory, or the mapped file as it is. Not here: the choice.
 
-    resident   repacked to 8-row panels in 2 MiB-aligned anonymous memory while the file is read once
+    resident   repacked to 8-row panels in 2 MiB-aligned anonymous memory while the file is read once; pages that are
+               packed are unmapped at once, so that a load takes the file's size and a few MB, never twice the size
     mmap       nothing moves; a ragged last group of rows is copied and padded
     mlock      mmap, and the kernel is asked to keep the pages
 """
@@ -21,7 +22,9 @@ from engine.weights.tensor import Matrix
 
 HUGE = 2 << 20
 GAP = 64 if CHECKED else 0  # dead bytes between matrices: a wrong extent then ends in them
-STRETCH = 8 << 20  # bytes packed between two progress reports
+PAGE = mmap.PAGESIZE
+STRETCH = 8 << 20  # bytes packed, unmapped and reported in one go: what each thread may hold of the file
+AHEAD = 2  # stretches that are asked for while one is packed: a disk is busy all along
 
 
 class Arena:
@@ -50,11 +53,13 @@ def place_resident(store: Store, threads: int, on_progress: Callable[[int, int],
     arena = Arena(sum(sizes) + (64 + GAP) * len(sizes))
     done, total = 0, sum(sizes)
     _ = pack_panels.address
+    source = _Source(store)
+    on_progress(0, total)
     with ThreadPoolExecutor(max(1, threads)) as pool:
         futures = []
         for matrix, size in zip(store.matrices, sizes, strict=True):
             out = arena.take(size)
-            futures += [pool.submit(_pack, matrix, out, p, q) for p, q in _stretches(matrix)]
+            futures += [pool.submit(_pack, source, matrix, out, p, q) for p, q in _stretches(matrix)]
             matrix.address, matrix.body = out, matrix.quant.panels
         for future in futures:
             done += future.result()
@@ -67,15 +72,39 @@ def _stretches(matrix: Matrix) -> list[tuple[int, int]]:
     return [(p, min(p + step, matrix.n_panels)) for p in range(0, matrix.n_panels, step)]
 
 
-def _pack(matrix: Matrix, out: int, p0: int, p1: int) -> int:
+class _Source:
+    """The file's pages on their way through: wanted soon, then not mapped any more (the page cache keeps them)."""
+
+    def __init__(self, store: Store) -> None:
+        self._begin, self._end = store.base, store.base + store.gguf.n_bytes
+        # By libc and not by mmap.madvise, which holds the GIL while a disk is asked.
+        self._madvise = ctypes.CDLL(None).madvise
+
+    def soon(self, start: int, stop: int) -> None:
+        self._advise(start, min(stop, self._end), mmap.MADV_WILLNEED)
+
+    def done(self, start: int, stop: int) -> None:
+        """Another thread that still reads a page at the edge takes it from the page cache again."""
+        self._advise(start, stop, mmap.MADV_DONTNEED)
+
+    def _advise(self, start: int, stop: int, advice: int) -> None:
+        start -= start % PAGE
+        if self._begin <= start < stop:
+            self._madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), advice)
+
+
+def _pack(source: _Source, matrix: Matrix, out: int, p0: int, p1: int) -> int:
     """Panels p0..p1; the last one is padded with zero rows when the matrix ends in it."""
     size, whole = matrix.panel_bytes, min(p1, matrix.n // 8)
+    start, stop = matrix.source + p0 * size, matrix.source + min(p1 * size, matrix.n * size // 8)
+    source.soon(start + AHEAD * STRETCH, stop + AHEAD * STRETCH)
     pack = matrix.quant.pack.address
     if whole > p0:
         pack_panels(pack, matrix.source + p0 * size, matrix.blocks, out + p0 * size, size, whole - p0)
     if p1 > whole:
         last = _padded(matrix)
         pack_panels(pack, last.address, matrix.blocks, out + whole * size, size, 1)
+    source.done(start, stop)
     return (p1 - p0) * size
 
 

@@ -1,16 +1,19 @@
 """Repacking to panels and leaving things where they are: every row, the padded last ones, progress, mlock."""
 
 import ctypes
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from engine.budget import MIB
 from engine.gguf.reader import read_gguf
 from engine.gguf.writer import write_gguf
 from engine.quants.registry import TYPES
-from engine.weights.placement import place_mapped, place_resident
+from engine.weights.placement import STRETCH, place_mapped, place_resident
 from engine.weights.store import Store
 from tests.blocks import quantise
+from tests.heavy import heavy_llama
 
 K, N = 256, 29  # three whole panels and five rows more
 
@@ -49,6 +52,30 @@ def test_resident_panels_hold_every_row_and_zeros_behind_the_last(store):
     assert reports[-1][0] == reports[-1][1] == sum(4 * m.panel_bytes for m in store.matrices)
     assert [done for done, _ in reports] == sorted(done for done, _ in reports)
     assert arena.n_bytes >= reports[-1][1]
+
+
+def resident(name: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
+
+
+def test_a_load_takes_the_panels_and_a_few_megabytes_never_the_file_twice(tmp_path):
+    store = Store(read_gguf(heavy_llama(tmp_path / "heavy.gguf")))
+    for info in store.gguf.tensors.values():
+        if len(info.dims) == 2:
+            store.matrix(info.name, *info.dims)
+    begin = {name: resident(name) for name in ("RssFile", "RssAnon")}
+    files, dones = [], []
+
+    def look(done: int, total: int) -> None:
+        files.append(resident("RssFile") - begin["RssFile"])
+        dones.append((done, total))
+
+    arena = place_resident(store, 2, look)
+    assert dones[0][0] == 0 and dones[-1][0] == dones[-1][1] >= 100 * MIB
+    assert max(files) <= 4 * STRETCH, "two threads hold a stretch each, and the one before it at most"
+    assert arena.n_bytes - 16 * MIB <= resident("RssAnon") - begin["RssAnon"] <= arena.n_bytes + 16 * MIB
+    store.close()
 
 
 def test_mapped_weights_stay_and_only_the_ragged_end_is_copied(store):
