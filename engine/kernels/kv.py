@@ -21,7 +21,9 @@ from typing import Any
 
 from engine.kernels.jit import inner, op
 from engine.kernels.rope import rope
-from engine.kernels.simd import F32, I64, _fma, const, f32x8, i64, ir, ld_i64, make, read, splat, void, write
+from engine.kernels.simd import (
+    F32, I64, _fma, _prefetch, const, f32x8, i64, ir, ld_i64, make, read, splat, void, write,
+)  # fmt: skip
 from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS
 from engine.kernels.sync import atomic_add, invoke_put
 from engine.kernels.vmath import loop
@@ -51,10 +53,12 @@ def mixer(vec_bytes: int, widths: Sequence[int], load: Callable[[Any, Any, int],
     """IR of `mix` for n_vecs vectors of 8 dims, vec_bytes each: lane = dim, one chain over the positions per dim.
 
     `load(b, address, n)` gives one or two neighbouring vectors as floats; widths[n_q - 1] of them are read together.
+    `ahead`: bytes from these vectors to those of the next call, which are asked for meanwhile; 0: there are none.
     """
     row, part = 2 * vec_bytes, 2 * vec_bytes * PAGE  # bytes of a position in a slice, of a slice
 
-    def emit(b: Any, v: Any, n_vecs: Any, w: Any, n_q: Any, first: Any, n: Any, out: Any, out_bytes: Any) -> None:
+    def emit(b: Any, v: Any, n_vecs: Any, w: Any, n_q: Any, first: Any, n: Any, out: Any, out_bytes: Any,
+             ahead: Any) -> None:  # fmt: skip
         c64 = lambda x: ir.Constant(I64, x)  # noqa: E731
         n_slices, odd, count = b.sdiv(n_vecs, c64(2)), b.srem(n_vecs, c64(2)), b.sub(n, first)
 
@@ -65,6 +69,8 @@ def mixer(vec_bytes: int, widths: Sequence[int], load: Callable[[Any, Any, int],
 
             def body(p: Any, acc: Sequence[Any]) -> list[Any]:
                 here, xs = at(b, start, p, step), []
+                if vec_bytes <= 8:  # floats are read as fast as memory gives them
+                    _prefetch(b, b.add(at(b, start, p, step * (size // 2)), ahead))
                 for j in range(0, size, 2):
                     xs += load(b, b.add(here, c64(j // 2 * part)), min(2, size))
                 weights = [splat(b, read(b, at(b, q, p, 4), F32), f32x8) for q in ws]
@@ -100,7 +106,7 @@ def mixer(vec_bytes: int, widths: Sequence[int], load: Callable[[Any, Any, int],
 
         for_each_width(b, n_q, some)
 
-    return make(void, (i64,) * 8, emit)
+    return make(void, (i64,) * 9, emit)
 
 
 @inner

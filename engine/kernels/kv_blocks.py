@@ -11,7 +11,7 @@ from engine.kernels.jit import inner, kernel
 from engine.kernels.kv import TILE
 from engine.kernels.simd import (
     F32, I64, _fma, _prefetch, _reduce, call, const, f32x8, i8x8, i32x8, i64, ir, ld_f16x8, ld_f32x8, make, mul_f32x8,
-    prefetch, read, shuffle, splat, st_f32x8, void, write,
+    read, shuffle, splat, st_f32x8, void, write,
 )  # fmt: skip
 from engine.kernels.vmath import _greater
 
@@ -75,12 +75,8 @@ def prefetch_ahead(b: Any, p: Any, n_bytes: int) -> None:
 
 
 @inner
-def scale_weights(w, n_q, first, n, scales, out, ahead, stride):
-    """out f32 [n_q][256] = w times f16 scales [256], positions first..n-1. Meanwhile asks for the values at `ahead`,
-    `stride` bytes for eight positions."""
-    for p in range(first, n, 8):
-        for line in range(0, stride, 64):
-            prefetch(ahead + p // 8 * stride + line)
+def scale_weights(w, n_q, first, n, scales, out):
+    """out f32 [n_q][256] = w times f16 scales [256], positions first..n-1."""
     for i in range(n_q):
         for p in range(first, n, 8):
             at = i * TILE + p * 4

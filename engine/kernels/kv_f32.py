@@ -25,7 +25,7 @@ def scores(k, q, q_bytes, n_q, first, n, head_dim, out):
 
 @kernel(8)
 def mix(v, w, n_q, first, n, head_dim, out, out_bytes):
-    _mix(v, head_dim // 8, w, n_q, first, n, out, out_bytes)
+    _mix(v, head_dim // 8, w, n_q, first, n, out, out_bytes, 0)
 
 
 @kernel(4)

@@ -4,7 +4,7 @@ One kv head's part of a page, for head_dim D, B = D / 32 blocks:
 
     K   32 panels x [B] blocks of 144 bytes:  f16 scales [8 positions] | 4 groups g of [8 positions][4 bytes]:
         byte c holds dim 4g + c in its low nibble, dim 16 + 4g + c in its high one
-    V   D / 16 slices x [256 positions][8 bytes] | f16 scales [B][256 positions]
+    V   f16 scales [B][256 positions] | D / 16 slices x [256 positions][8 bytes]
         byte j holds dim j in its low nibble, dim 8 + j in its high one
 
 x = d * (q - 8) with q in 0..15: d = m / -8, m the value of greatest magnitude (the negative one of two), rounded to
@@ -135,11 +135,12 @@ def scores(k, q, q_bytes, n_q, first, n, head_dim, out):
 
 @kernel(8)
 def mix(v, w, n_q, first, n, head_dim, out, out_bytes):
-    scaled = w + WIDTH * TILE
-    for block in range(head_dim // 32):
-        values, scales = v + block * 16 * PAGE, v + PAGE * head_dim // 2 + block * PAGE * 2
-        scale_weights(w, n_q, first, n, scales, scaled, values + 16 * PAGE, 128)
-        _mix(values, 4, scaled, n_q, first, n, out + block * 128, out_bytes)
+    scaled, n_blocks = w + WIDTH * TILE, head_dim // 32
+    values = v + n_blocks * PAGE * 2
+    for block in range(n_blocks):
+        scale_weights(w, n_q, first, n, v + block * PAGE * 2, scaled)
+        ahead = 16 * PAGE if block + 1 < n_blocks else 0
+        _mix(values + block * 16 * PAGE, 4, scaled, n_q, first, n, out + block * 128, out_bytes, ahead)
 
 
 @kernel(4)
@@ -151,6 +152,6 @@ def put_k(x, head_dim, r, k):
 
 @kernel(4)
 def put_v(x, head_dim, r, v):
+    values = v + head_dim // 32 * PAGE * 2 + r * 8
     for block in range(head_dim // 32):
-        scale = v + PAGE * head_dim // 2 + (block * PAGE + r) * 2
-        _value(x + block * 128, v + block * 16 * PAGE + r * 8, scale)
+        _value(x + block * 128, values + block * 16 * PAGE, v + (block * PAGE + r) * 2)

@@ -3,7 +3,7 @@
 One kv head's part of a page, for head_dim D, B = D / 32 blocks:
 
     K   32 panels x [B] blocks of 272 bytes:  f16 scales [8 positions] | 8 groups of 4 dims: int8 [8 positions][4]
-    V   D / 16 slices x int8 [256 positions][16] | f16 scales [B][256 positions]
+    V   f16 scales [B][256 positions] | D / 16 slices x int8 [256 positions][16]
 
 x = d * q, d = max|x| / 127 rounded to f16 after q = nearest even of x / d.
 """
@@ -110,11 +110,12 @@ def scores(k, q, q_bytes, n_q, first, n, head_dim, out):
 
 @kernel(8)
 def mix(v, w, n_q, first, n, head_dim, out, out_bytes):
-    scaled = w + WIDTH * TILE
-    for block in range(head_dim // 32):
-        values = v + block * 32 * PAGE
-        scale_weights(w, n_q, first, n, v + PAGE * head_dim + block * PAGE * 2, scaled, values + 32 * PAGE, 256)
-        _mix(values, 4, scaled, n_q, first, n, out + block * 128, out_bytes)
+    scaled, n_blocks = w + WIDTH * TILE, head_dim // 32
+    values = v + n_blocks * PAGE * 2
+    for block in range(n_blocks):
+        scale_weights(w, n_q, first, n, v + block * PAGE * 2, scaled)
+        ahead = 32 * PAGE if block + 1 < n_blocks else 0
+        _mix(values + block * 32 * PAGE, 4, scaled, n_q, first, n, out + block * 128, out_bytes, ahead)
 
 
 @kernel(4)
@@ -126,6 +127,6 @@ def put_k(x, head_dim, r, k):
 
 @kernel(4)
 def put_v(x, head_dim, r, v):
+    values = v + head_dim // 32 * PAGE * 2 + r * 16
     for block in range(head_dim // 32):
-        scale = v + PAGE * head_dim + (block * PAGE + r) * 2
-        _value(x + block * 128, v + block * 32 * PAGE + r * 16, scale)
+        _value(x + block * 128, values + block * 32 * PAGE, v + (block * PAGE + r) * 2)

@@ -97,7 +97,7 @@ def pack_v(kind: str, x: Array) -> Array:
     if kind == "q4_0":
         halves = [part.reshape(PAGE, 2, 8) for part in parts]
         parts = [(half[:, 0] | half[:, 1] << 4).ravel() for half in halves]
-    return np.concatenate([*parts, np.ascontiguousarray(d.astype(np.float16).T).view(np.uint8).ravel()])
+    return np.concatenate([np.ascontiguousarray(d.astype(np.float16).T).view(np.uint8).ravel(), *parts])
 
 
 def scores(kind: str, k: Array, q: Array) -> Array:
