@@ -93,6 +93,16 @@ def width_rows(section: dict[str, Any]) -> list[str]:
     ]
 
 
+def pressure_rows(section: dict[str, Any]) -> list[str]:
+    head = ["| model | pressed by | threads | tokens/s | to unpressed | quota run out |", "|---|---|---|---|---|---|"]
+    return head + [
+        f"| {name} | {row['what']} | {row['threads']} | {row['pressed_ts']:.1f} | {row['ratio']:.2f} | "
+        + (f"{row['throttled']:.1%} of {row['periods']} periods |" if "periods" in row else "|")
+        for name, model in section["models"].items()
+        for row in model["rows"]
+    ]
+
+
 def serve_rows(section: dict[str, Any]) -> list[str]:
     lines = [
         "| model | server | tokens/s | first piece after | to the fastest peer | to the engine alone |",
@@ -160,6 +170,7 @@ SECTIONS = {
     "kernels": ("Kernels of a 2048 x 8192 matrix", kernels_rows),
     "width": ("Several sequences decoding together, medians of {rounds} rounds", width_rows),
     "serve": ("Through HTTP, streamed, medians of {rounds} alternated rounds", serve_rows),
+    "pressure": ("On busy cores and under a CPU quota, medians of {rounds} alternated rounds", pressure_rows),
     "start": ("Start and memory", start_lines),
     "storm": ("Random swaps, aborts and kills under four clients", storm_lines),
     "terminal": ("The terminal program", terminal_rows),
@@ -168,7 +179,7 @@ SECTIONS = {
 
 
 # Sections whose figures stand by model; what an older run left in another form is measured anew.
-BY_MODEL = ("peers", "bars", "width", "serve")
+BY_MODEL = ("peers", "bars", "width", "pressure", "serve")
 
 
 def render(result: dict[str, Any]) -> str:

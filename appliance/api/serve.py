@@ -30,6 +30,7 @@ from appliance.dispatch import Dispatcher
 from appliance.events import Events
 from appliance.keys import open_keys
 from appliance.loglines import LogLines
+from appliance.machine.confine import confine
 from appliance.machine.gauges import Gauges
 from appliance.machine.host import read_machine
 from appliance.metrics import Metrics
@@ -59,6 +60,8 @@ def run(settings: Settings, resolve: Resolve, profile: str | None) -> int:
     heap.settle()
     logs.start(settings)
     with bind(settings.host, settings.port) as door:
+        if said := confine(read_machine()):
+            log.info("%s", said)
         return asyncio.run(_serve(first(settings, resolve, profile), door))
 
 
