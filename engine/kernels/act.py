@@ -14,6 +14,7 @@ Block-major, so that one decoded weight block meets all tokens of a tile one aft
 Sums are kept with their sign turned: shifted, they are what an integer dot product of unsigned weights starts from.
 """
 
+from engine.kernels.chunks import rows_of
 from engine.kernels.jit import inner, op
 from engine.kernels.simd import (
     abs_f32x8, add_i32x8, f2i, f32, fma_f32x8, i2f, ld_f32, ld_f32x8, ld_i64, low8, max_f32x8, mul_f32x8, round_f32x8,
@@ -116,15 +117,16 @@ def activate(o, tid, nth, st):
     """Rows of floats to activations.
 
     words: 1 x f32 [rows][k]; 2 k; 3 act f32 or 0; 4 act q32 or 0; 5 bytes between threads' copies of either; 6 scratch;
-    7 bytes between threads.
+    7 bytes between threads; 15 counter.
     """
     x, k, plain, blocks, copies = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32), ld_i64(o + 40)
     scratch, T = ld_i64(o + 48) + tid * ld_i64(o + 56), ld_i64(st + N_ROWS)
-    first, stride = tid, nth
     if T <= REPLICATE:
-        first, stride = 0, 1
         plain += tid * copies if plain else 0
         blocks += tid * copies if blocks else 0
-    for t in range(first, T, stride):
-        copy(x + t * k * 4, k, scratch)  # with few rows all threads read x, so none may spoil it
-        emit(scratch, k, plain, blocks, T, t)
+    first, end = rows_of(ld_i64(o + 120), T, nth, 0)
+    while first < end:
+        for t in range(first, end):
+            copy(x + t * k * 4, k, scratch)  # with few rows all threads read x, so none may spoil it
+            emit(scratch, k, plain, blocks, T, t)
+        first, end = rows_of(ld_i64(o + 120), T, nth, end)

@@ -4,21 +4,22 @@
                     8 blocks   9 bytes between threads' act copies   10 n_ff   11 out f32 [rows][n_ff]
                     12 scratch   13 bytes between threads   15 counter
 
-A chunk is 64 hidden rows of both matrices for all tokens: the products never leave L2 and need no barrier of their
-own (Shazeer 2020, arXiv:2002.05202).
+A chunk is at most 64 hidden rows of both matrices for all tokens: the products never leave L2 and need no barrier of
+their own (Shazeer 2020, arXiv:2002.05202).
 """
 
 from engine.kernels.act import copy
+from engine.kernels.chunks import take
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import multiply
 from engine.kernels.simd import (
     add_f32x8, div_f32x8, f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32x8, sub_f32x8, z_f32x8,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, REPLICATE
-from engine.kernels.sync import atomic_add
 from engine.kernels.vmath import exp8
 
-HIDDEN = 64  # rows of gate and up in a chunk
+HIDDEN = 64  # most rows of gate and up in a chunk
+FEWEST = 16  # with many tokens, where 64 take 0.2 ms and more and the others would wait for the last ones
 
 
 @inner
@@ -39,12 +40,12 @@ def swiglu(o, tid, nth, st):
     gate = ld_i64(o + 96) + tid * ld_i64(o + 104)
     up = gate + T * HIDDEN * 4
     scratch, ld = up + T * HIDDEN * 4, HIDDEN * 4
+    least = HIDDEN // 8 if T <= REPLICATE else FEWEST // 8
     while True:
-        first = atomic_add(counter, HIDDEN)
-        if first >= n_ff:
+        p0, p1 = take(counter, n_ff // 8, nth, least, HIDDEN // 8)
+        if p0 == p1:
             break
-        k = min(HIDDEN, n_ff - first)
-        p0, p1 = first // 8, (first + k) // 8
+        first, k = p0 * 8, (p1 - p0) * 8
         back = first * 4  # kernels write at y + 32 * panel; the scratch begins at this chunk
         multiply(ld_i64(o + 16), ld_i64(o + 8), gate_act, T, ld_i64(o + 32), gate - back, ld, p0, p1, scratch, 0)
         multiply(ld_i64(o + 48), ld_i64(o + 40), up_act, T, ld_i64(o + 64), up - back, ld, p0, p1, scratch, 0)

@@ -8,29 +8,13 @@
 Chunks of panels are handed out by a counter, the last ones small, so a slow core takes fewer.
 """
 
+from engine.kernels.chunks import take
 from engine.kernels.jit import inner, op
 from engine.kernels.simd import ld_i64
 from engine.kernels.step import REPLICATE
-from engine.kernels.sync import atomic_load, atomic_swap, invoke_matmul
+from engine.kernels.sync import invoke_matmul
 
 TOKENS = 128  # tokens of a tile that share one pass over a chunk of panels
-
-
-@inner
-def take(counter, n, nth, least):
-    """The next units of n as (first, end), none when first = n: a quarter of a fair share of what is left.
-
-    So the chunks shrink and no thread waits long for the last one, whatever slows it down (guided self-scheduling,
-    Polychronopoulos and Kuck 1987). `least` units are worth the handing out. Alone, a thread takes all.
-    """
-    while True:
-        first = atomic_load(counter)
-        if first >= n:
-            return n, n
-        k = n if nth == 1 else max(1, least, (n - first) // (nth * 4))
-        end = min(n, first + k)
-        if atomic_swap(counter, first, end) == first:
-            return first, end
 
 
 @inner
@@ -48,7 +32,7 @@ def matmul(o, tid, nth, st):
     if T <= REPLICATE:
         act += tid * ld_i64(o + 32)
     while True:
-        p0, p1 = take(counter, n_panels, nth, ld_i64(o + 104))
+        p0, p1 = take(counter, n_panels, nth, ld_i64(o + 104), n_panels)
         if p0 == n_panels:
             break
         multiply(body, w, act, T, n, y, ldy, p0, p1, scratch, add)

@@ -2,12 +2,13 @@
 
     rms_norm record   1 x   2 bytes from row to row   3 weight f32[k]   4 k   5 eps (f32)   6 act f32 or 0
                       7 act q32 or 0   8 bytes between threads' copies of either   9 scratch   10 bytes between threads
-                      11 N_ROWS or N_OUT (which rows of the step block)
+                      11 N_ROWS or N_OUT (which rows of the step block)   15 counter
 
 y = x / sqrt(mean(x^2) + eps) * w (Zhang and Sennrich 2019, arXiv:1910.07467), sums in f32 over two chains of lanes.
 """
 
 from engine.kernels.act import emit
+from engine.kernels.chunks import rows_of
 from engine.kernels.jit import inner, op
 from engine.kernels.simd import (
     add_f32x8, f32, fma_f32x8, ld_f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32x8, sum_f32x8, z_f32x8,
@@ -38,12 +39,13 @@ def rms_norm(o, tid, nth, st):
     plain, blocks, copies = ld_i64(o + 48), ld_i64(o + 56), ld_i64(o + 64)
     scratch, which = ld_i64(o + 72) + tid * ld_i64(o + 80), ld_i64(o + 88)
     T = ld_i64(st + which)
-    first, stride = tid, nth
     if T <= REPLICATE:  # every thread makes its own copy of the few rows: no barrier before the matrices
-        first, stride = 0, 1
         plain += tid * copies if plain else 0
         blocks += tid * copies if blocks else 0
-    for t in range(first, T, stride):
-        row = ld_i64(ld_i64(st + OUT_ROWS) + t * 8) if which == N_OUT else t
-        normalise(x + row * ldx, w, k, eps, scratch)
-        emit(scratch, k, plain, blocks, T, t)
+    first, end = rows_of(ld_i64(o + 120), T, nth, 0)
+    while first < end:
+        for t in range(first, end):
+            row = ld_i64(ld_i64(st + OUT_ROWS) + t * 8) if which == N_OUT else t
+            normalise(x + row * ldx, w, k, eps, scratch)
+            emit(scratch, k, plain, blocks, T, t)
+        first, end = rows_of(ld_i64(o + 120), T, nth, end)

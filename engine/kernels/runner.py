@@ -2,7 +2,7 @@
 
     job block    0 records   8 how many   16 step block   24 counters   32 how many   40 threads of this job
                  48 another replay to use (timed.py), or 0   56 what that one writes into
-    sync block   lines of 64 bytes: ARRIVED, GENERATION, JOB (number * 256 + threads), QUIT, SLEEPERS
+    sync block   lines of 64 bytes: ARRIVED, GENERATION, JOB (number * 256 + threads), QUIT, SLEEPERS, SPIN
 
 The last thread to reach a barrier reads the cancel and error words and publishes go or stop in the generation's low
 bit, so that all leave at the same barrier. Waiting is some microseconds of `pause`, then a futex: spinning through a
@@ -20,10 +20,13 @@ from engine.kernels.sync import (
 
 RECORD = 128  # bytes of an op record: its address and fifteen words
 BARRIER, TILE_BARRIER, LAYER_MARK = 1, 2, 3  # in place of an address; TILE_BARRIER counts above REPLICATE rows only
-ARRIVED, GENERATION, JOB, QUIT, SLEEPERS = 0, 64, 128, 192, 256
+ARRIVED, GENERATION, JOB, QUIT, SLEEPERS, SPIN = 0, 64, 128, 192, 256, 320
 SYNC_BYTES = 512
 PAUSES = 64  # between two looks at the clock: one takes 15 ns on Zen, 45 on Intel, next to nothing on ARM
 SPIN_NS = 50_000  # in a barrier; a wake-up costs as much
+# With more threads than CPUs, where the partner may want this one: four threads on two cores decode at 140 tokens/s
+# with 2 us, at 62 with 50. Shrinking the 50 by what the last waits took costs a prefill more than it saves elsewhere.
+CROWDED_SPIN_NS = 2_000
 IDLE_NS = 200_000  # between steps
 
 
@@ -66,7 +69,7 @@ def meet(sy, nth, st):
         atomic_store(sy + ARRIVED, 0)
         _publish(sy, GENERATION, (old // 2 + 1) * 2 + stop)
         return stop
-    _wait(sy, GENERATION, old, SPIN_NS)
+    _wait(sy, GENERATION, old, ld_i64(sy + SPIN))
     return atomic_load(sy + GENERATION) & 1
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from engine.kernels.jit import outside
 from engine.kernels.program import NOWHERE, Buffer, Recorded
 from engine.kernels.regions import BLOCK, CHECKED, take_fault
-from engine.kernels.runner import JOB, QUIT, RECORD, SYNC_BYTES, run_job, serve
+from engine.kernels.runner import CROWDED_SPIN_NS, JOB, QUIT, RECORD, SPIN, SPIN_NS, SYNC_BYTES, run_job, serve
 from engine.kernels.step import CANCEL, ERROR, N_WORDS
 from engine.kernels.timed import replay_timed
 from engine.kernels.timing import OpTime, Timing
@@ -27,6 +27,7 @@ class Team:
         assert 1 <= size < 256, size
         self.size, self._cpus, self._pinned = size, tuple(cpus), False
         self._sync, self._job = Buffer(SYNC_BYTES), Buffer(64)
+        self._n_cpus = len(os.sched_getaffinity(0))
         self._timings: dict[int, Timing] = {}
         self.is_timed = False
         self.step = Buffer(N_WORDS * 8)
@@ -55,6 +56,7 @@ class Team:
             self._pinned = True
         n = min(threads, self.size)
         job = self._job.view(np.int64)
+        self._sync.view(np.int64)[SPIN // 8] = SPIN_NS if n <= self._n_cpus else CROWDED_SPIN_NS
         timing = self._timing(program)
         job[:8] = (
             program.records.address, program.n_ops, self.step.address, program.counters.address, program.n_counters, n,

@@ -103,7 +103,8 @@ class Parts:
         assert weight.k == out.k == k and k % 8 == 0, (weight.name, weight.k, out.k, k)
         self.program.add(
             rms_norm, self.x.address, k * 4, weight.address, k, float(self.shape.eps), *out.addresses, out.copies,
-            self.scratch.address, self.scratch_bytes, rows, work=Work(weight.name, n_bytes=weight.k * 4, rows=rows),
+            self.scratch.address, self.scratch_bytes, rows, counter=True,
+            work=Work(weight.name, n_bytes=weight.k * 4, rows=rows),
         )  # fmt: skip
         self.program.tile_barrier()
 
@@ -135,7 +136,8 @@ class Parts:
         )  # fmt: skip
         self.program.barrier()
         self.program.add(
-            activate, hidden.address, gate.n, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes
+            activate, hidden.address, gate.n, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes,
+            counter=True,
         )
         self.program.tile_barrier()
 
@@ -169,7 +171,7 @@ class Parts:
         self.program.barrier()
         add(
             merged, self.partials.address, self.max_tiles, block.address, out.k, *out.addresses, out.copies,
-            self.scratch.address, self.scratch_bytes,
+            self.scratch.address, self.scratch_bytes, counter=True,
         )  # fmt: skip
         self.program.tile_barrier()
 

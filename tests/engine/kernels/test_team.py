@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
+from engine.kernels.chunks import take
 from engine.kernels.jit import op
-from engine.kernels.matmul import take
 from engine.kernels.program import Buffer, Program
 from engine.kernels.simd import ld_i64, st_i64
 from engine.kernels.step import CANCEL, LAYER, N_ROWS
@@ -49,7 +49,7 @@ def linger(o, tid, nth, st):
 def units_of_their_own(o, tid, nth, st):
     """Word 1 counts each unit of word 2, word 3 at least at once; word 4 counts the chunks."""
     while True:
-        first, end = take(ld_i64(o + 120), ld_i64(o + 16), nth, ld_i64(o + 24))
+        first, end = take(ld_i64(o + 120), ld_i64(o + 16), nth, ld_i64(o + 24), ld_i64(o + 16))
         if first == end:
             break
         atomic_add(ld_i64(o + 32), 1)
