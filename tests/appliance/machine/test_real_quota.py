@@ -14,7 +14,8 @@ from benchmarks.cpu_group import CpuGroup
 from scripts.house import ROOT
 from tests.tiny import tiny_llama
 
-pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a quota below one CPU is another story")
+MASK = os.sched_getaffinity(0)  # before any test pins the process
+pytestmark = pytest.mark.skipif(len(MASK) < 2, reason="a quota below one CPU is another story")
 SPIN = """
 import json, subprocess, sys, time
 from appliance.machine.confine import confine
@@ -48,7 +49,10 @@ def may_hold_quotas() -> Iterator[None]:
 
 def run(*command: str) -> str:
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: os.sched_setaffinity(0, MASK),
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
