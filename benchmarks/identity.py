@@ -6,10 +6,10 @@ must change no logit and no token.
 
 A prompt's digest is over the raw logits behind it and behind every token made, and those tokens, greedy and sampled
 with a fixed seed. The full run has two halves. On a tiny model of every tensor type: all 200 prompts through all of
-(1, 2 threads) x (chunks of 1, 7, 64, 512) x (panels, file rows), beside 0 to 5 others, with sleeps at random instants,
-shared prompt pages and guessed tokens, against one thread, one chunk, alone and awake; then the other cache types. On
-SmolLM2 every prompt twice: so, and in one of the sixteen ways, by turns. Not here: whether the logits are right
-(accuracy.py).
+(1, 2 threads) x (chunks of 1, 7, 64, 512) x (panels, file rows), beside 0 to 5 others, with shared prompt pages,
+guessed tokens and (two threads) sleeps at random instants, against one thread, one chunk, alone and awake; then the
+other cache types. On SmolLM2 every prompt twice: alone in one chunk, and in one of the sixteen ways, by turns. Not
+here: whether the logits are right (accuracy.py).
 """
 
 import argparse
@@ -192,12 +192,12 @@ def every_type(path: Path) -> Path:
 class Verdict:
     """Compares ways with a reference and tells."""
 
-    def __init__(self, path: Path, texts: Sequence[list[int]], kv: tuple[str, str] = ("f16", "f16")) -> None:
+    def __init__(self, path: Path, texts: Sequence[list[int]], reference: Way = Way()) -> None:
         self.path, self.texts = path, dict(enumerate(texts))
         self.n_wrong = 0
         start = time.perf_counter()
-        self.reference, _ = run(path, Way(kv=kv), self.texts)
-        say(f"{path.name}: {len(texts)} prompts, {sum(map(len, texts))} ids", start, f"reference: {Way(kv=kv)}")
+        self.reference, _ = run(path, reference, self.texts)
+        say(f"{path.name}: {len(texts)} prompts, {sum(map(len, texts))} ids", start, f"reference: {reference}")
 
     def check(self, way: Way, which: Iterable[int] | None = None) -> None:
         """Run a way over all prompts or some of them."""
@@ -221,7 +221,7 @@ def quick(model: Path) -> int:
     """20 prompts in every way, for two cache types; how many digests differ."""
     n_wrong = 0
     for kv in (("f16", "f16"), ("q8_0", "q8_0")):
-        verdict = Verdict(model, prompts(20, 30000 if model == smollm2() else 256, 300), kv)
+        verdict = Verdict(model, prompts(20, 30000 if model == smollm2() else 256, 300), Way(kv=kv))
         for way in ways(kv):
             verdict.check(way)
         n_wrong += verdict.n_wrong
@@ -238,11 +238,11 @@ def full(model: Path) -> int:
         n_wrong = verdict.n_wrong
         others = [kv for kv in KV_TYPES if kv != "f16"]
         for kv in [*((t, t) for t in others), *((others[-1], "f16"), ("f16", others[-1]))]:
-            verdict = Verdict(tiny, prompts(30, 320, seed=2), kv)
+            verdict = Verdict(tiny, prompts(30, 320, seed=2), Way(kv=kv))
             for way in list(ways(kv))[1::5]:  # 512, 64, 7 and 1; both threads, both layouts
                 verdict.check(way)
             n_wrong += verdict.n_wrong
-    verdict = Verdict(model, prompts(200, 30000))
+    verdict = Verdict(model, prompts(200, 30000), Way(threads=2))
     every = list(ways())
     for i, way in enumerate(every):
         verdict.check(way, range(i, 200, len(every)))

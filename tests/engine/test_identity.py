@@ -36,9 +36,8 @@ def test_every_way_computes_the_same_bits_for_every_tensor_type(tiny):
 
 @pytest.mark.parametrize("kv", OTHER_CACHES, ids="-".join)
 def test_every_cache_type_keeps_the_rule(tiny, kv):
-    verdict = Verdict(tiny, prompts(5, 320, 300), kv)
-    for way in list(ways(kv))[2::8]:  # panels and file rows, seven at a time on one thread
-        verdict.check(way)
+    verdict = Verdict(tiny, prompts(4, 320, 258), Way(kv=kv))
+    verdict.check(Way(1, 7, "resident", kv, MOST_BESIDE, is_rough=True))
     verdict.check(Way(2, 64, "mmap", kv, MOST_BESIDE, is_rough=True))
     assert verdict.n_wrong == 0
 
