@@ -6,6 +6,7 @@ The caller is thread 0. The others wait inside compiled code with the GIL releas
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -51,7 +52,8 @@ class Team:
 
     def run(self, program: Recorded, threads: int) -> bool:
         """Replay once with the first `threads` members; True when it went through, False when it was left early."""
-        if not self._pinned:
+        if not self._pinned and self._cpus:
+            self._found = threading.get_native_id(), os.sched_getaffinity(0)
             self._pin(0)
             self._pinned = True
         n = min(threads, self.size)
@@ -113,7 +115,10 @@ class Team:
         self.words[CANCEL // 8] = 1
 
     def stop(self) -> None:
-        """End the threads."""
+        """End the threads; the caller of `run` may use the CPUs again that it came with."""
+        if self._pinned:
+            with suppress(OSError):  # it has ended
+                os.sched_setaffinity(*self._found)
         sync = self._sync.view(np.int64)
         sync[QUIT // 8] = 1
         sync[JOB // 8] += 256

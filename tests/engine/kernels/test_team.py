@@ -1,5 +1,6 @@
 """Barriers, counters, cancellation and the idle sleep of the thread team."""
 
+import os
 import threading
 import time
 
@@ -141,6 +142,15 @@ def test_who_waits_long_in_a_barrier_sleeps():
     assert team.run(recorded, 2)
     assert time.process_time() - before < 0.5
     team.stop()
+
+
+def test_the_caller_is_pinned_until_the_team_stops():
+    mask = os.sched_getaffinity(0)
+    team, program = Team(1, [min(mask)]), Program()
+    program.barrier()
+    assert team.run(program.finish(), 1) and os.sched_getaffinity(0) == {min(mask)}
+    team.stop()
+    assert os.sched_getaffinity(0) == mask
 
 
 def test_an_idle_team_sleeps():
