@@ -85,6 +85,14 @@ def every_bar(result: dict[str, Any]) -> list[Bar]:
     widths = result.get("width", {}).get("models", {}).get(model, {}).get("rows", [])
     eight = next((row["ratio"] for row in widths if row["width"] == 8), None)
     out.append(Bar(f"eight sequences to one, {model}", eight, 3.0))
+    for name, shape in result.get("attention", {}).get("models", {}).items():
+        spent = {(r["depth"], r["type"]): r["ms"] for r in shape["rows"] if r["what"] == "decode"}
+        for depth in sorted({d for d, kind in spent if kind == "q8_0" and d >= DEPTH}):
+            times = spent[depth, "f16"] / spent[depth, "q8_0"]
+            out.append(Bar(f"attention, q8_0 to f16 at depth {depth}, {name}", times, 1.0))
+    for name, pressed in result.get("pressure", {}).get("models", {}).items():
+        for row in pressed["rows"]:
+            out.append(Bar(f"{row['what']}, {name}", row["ratio"], 0.9 if row["what"].startswith("quota") else 0.35))
     served = result.get("serve", {}).get("models", {}).get(model, {}).get("rows", [])
     alone = next((row["ratio_to_alone"] for row in served if row["contender"] == "colibri resident"), None)
     out.append(Bar(f"served to the engine alone, {model}", alone, 0.85))
@@ -97,7 +105,7 @@ def _least(name: str, found: dict[str, float], least: float) -> Bar:
 
 
 def main() -> int:
-    found = every_bar({name: load(name) for name in ("peers", "width", "serve")})
+    found = every_bar({name: load(name) for name in ("peers", "width", "attention", "pressure", "serve")})
     for bar in found:
         print(bar.line())
     return 0 if all(bar.holds for bar in found) else 1

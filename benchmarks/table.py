@@ -103,6 +103,20 @@ def pressure_rows(section: dict[str, Any]) -> list[str]:
     ]
 
 
+def attention_rows(section: dict[str, Any]) -> list[str]:
+    """A row per shape and depth: milliseconds of a token by type of cache."""
+    kinds = list(dict.fromkeys(row["type"] for model in section["models"].values() for row in model["rows"]))
+    lines = [f"| shape | depth | {' | '.join(f'{kind}, ms' for kind in kinds)} |", "|---" * (2 + len(kinds)) + "|"]
+    for name, model in section["models"].items():
+        spent = {(r["depth"], r["type"]): f"{r['ms']:.2f} ({r['share_of_read']:.0%})" for r in model["rows"]
+                 if r["what"] == "decode"}  # fmt: skip
+        lines += [
+            f"| {name} | {depth} | {' | '.join(spent.get((depth, kind), '') for kind in kinds)} |"
+            for depth in dict.fromkeys(depth for depth, _ in spent)
+        ]
+    return [*lines, "", "In brackets: bytes of keys and values read, to plain reading."]
+
+
 def serve_rows(section: dict[str, Any]) -> list[str]:
     lines = [
         "| model | server | tokens/s | first piece after | to the fastest peer | to the engine alone |",
@@ -169,6 +183,7 @@ SECTIONS = {
     "bars": ("All of them together", bars_lines),
     "kernels": ("Kernels of a 2048 x 8192 matrix", kernels_rows),
     "width": ("Several sequences decoding together, medians of {rounds} rounds", width_rows),
+    "attention": ("Attention of all layers for one token, medians of {rounds} rounds", attention_rows),
     "serve": ("Through HTTP, streamed, medians of {rounds} alternated rounds", serve_rows),
     "pressure": ("On busy cores and under a CPU quota, medians of {rounds} alternated rounds", pressure_rows),
     "start": ("Start and memory", start_lines),
@@ -179,7 +194,7 @@ SECTIONS = {
 
 
 # Sections whose figures stand by model; what an older run left in another form is measured anew.
-BY_MODEL = ("peers", "bars", "width", "pressure", "serve")
+BY_MODEL = ("peers", "bars", "width", "attention", "pressure", "serve")
 
 
 def render(result: dict[str, Any]) -> str:
