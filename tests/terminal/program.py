@@ -22,6 +22,8 @@ from typing import Literal, Self
 
 from tests.terminal import escapes, processes
 
+LIMIT_S = 30  # a guard against hanging: busy neighbours make a start ten times slower
+
 Kind = Literal["leader", "deaf", "detached"]
 
 
@@ -82,7 +84,7 @@ class Program:
     def text(self, since: int = 0) -> str:
         return escapes.text(self.raw[since:])
 
-    def wait(self, pattern: str, within_s: float = 10, since: int = 0) -> str:
+    def wait(self, pattern: str, within_s: float = LIMIT_S, since: int = 0) -> str:
         """The text once it holds the pattern. Textual writes what changed only, so ask for words that appear whole."""
         until = time.monotonic() + within_s
         while not re.search(pattern, found := self.text(since)):
@@ -127,7 +129,7 @@ class Program:
             assert time.monotonic() < until, f"it wrote on: {escapes.text(self.raw[-300:])!r}"
             time.sleep(0.05)
 
-    def ended(self, within_s: float = 10) -> int:
+    def ended(self, within_s: float = LIMIT_S) -> int:
         """Its exit code; -9 and the like for a signal."""
         try:
             return self.process.wait(within_s)

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from tests.terminal.program import LIMIT_S
+
 CONF = "set -g escape-time 0\nset -g status off\nset -g remain-on-exit on\nset -g default-terminal tmux-256color\n"
 
 
@@ -55,7 +57,7 @@ class Tmux:
         """The screen's lines; with `escapes` its colours and styles too."""
         return self("capture-pane", "-p", *(["-e"] if escapes else []))
 
-    def wait(self, pattern: str, within_s: float = 10) -> str:
+    def wait(self, pattern: str, within_s: float = LIMIT_S) -> str:
         """The screen once it shows the pattern."""
         until = time.monotonic() + within_s
         while not re.search(pattern, shown := self.screen()):
@@ -77,7 +79,7 @@ class Tmux:
         """Empty while the program runs, else its exit code as a shell tells it: 137 is kill -9."""
         return self._code.read_text().strip() if self._code.exists() else ""
 
-    def ended(self, within_s: float = 10) -> str:
+    def ended(self, within_s: float = LIMIT_S) -> str:
         """Its exit code once it has ended."""
         until = time.monotonic() + within_s
         while not (found := self.status()):
