@@ -5,25 +5,26 @@
     @inner       a helper that is compiled into its callers and never on its own
 
 numba's cache does not notice an edited callee in another file (reproduced: stale results after an edit), so each
-module compiles into a folder named after the bytes of its import closure inside kernels/ and quants/, the versions of
-numba and llvmlite and the ISA level. Float flags: none. Reassociation would break "same bits at every width", and the
-vector code already says what it means.
+kernel's code lies in a folder named after the bytes of its module's import closure inside kernels/ and quants/, the
+versions of numba and llvmlite and the CPU compiled for (objects.py has the files). A folder that cannot be read or
+written only costs time. Float flags: none. Reassociation would break "same bits at every width", and the vector code
+already says what it means.
 """
 
-import ast
 import hashlib
 import os
+import re
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable
-from functools import cache
+from ctypes import CFUNCTYPE, c_int64
+from functools import cache, cached_property
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 from engine.errors import EngineFailed
 from engine.kernels.isa import ISA
+from engine.kernels.objects import Code, build, load, save
 from engine.kernels.regions import CHECKED, Fault, publish, take_fault
 
 import numba  # isort: skip  (after the level is set)
@@ -33,8 +34,9 @@ from numba import types  # isort: skip
 _ROOT = Path(__file__).resolve().parent.parent
 i64 = types.int64
 _COMPILING = threading.Lock()
-# What numba raises when it reads a cache file that was cut by a full disk or a lost power supply.
-_CUT = (EOFError, UnpicklingError)
+# Imports at the top of a file, also over several lines: numba sees no others. A line of prose that looks like one only
+# makes a digest wider.
+_IMPORT = re.compile(rb"^(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+([^\n]*))", re.M)
 
 
 @cache
@@ -46,13 +48,11 @@ def _source(module: str) -> bytes:
 
 @cache
 def _imports(module: str) -> frozenset[str]:
-    """What `module` imports, packages and possible submodules alike."""
+    """What `module` imports at its top, packages and possible submodules alike."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(_source(module))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{a.name}" for a in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {a.name for a in node.names}
+    for source, names, plain in _IMPORT.findall(_source(module)):
+        words = re.findall(r"[\w.]+", (names or plain).decode())
+        found |= {source.decode(), *(f"{source.decode()}.{word}" for word in words)} if source else set(words)
     return frozenset(found)
 
 
@@ -74,32 +74,17 @@ def _closure(module: str) -> frozenset[str]:
 def digest(module: str) -> str:
     """Hex digest of everything that decides the machine code of `module`'s kernels."""
     target = f"{ISA.level} {ISA.target} {sorted(ISA.features)}"
-    build = f"{target} {'checked' if CHECKED else 'usual'}"
-    h = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {build} {sys.version_info[:2]}".encode())
-    for name in sorted(_closure(module) | {"engine.kernels.jit"}):
+    made = f"{target} {'checked' if CHECKED else 'usual'}"
+    h = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {made} {sys.version_info[:2]}".encode())
+    for name in sorted(_closure(module) | _closure("engine.kernels.jit")):
         h.update(name.encode() + _source(name))
     return h.hexdigest()[:16]
 
 
-@cache
 def cache_root() -> Path:
-    """COLIBRI_KERNEL_CACHE, else the user's cache folder, else a private temporary one; created mode 700."""
+    """COLIBRI_KERNEL_CACHE, else a folder in the user's cache; maybe neither there nor possible."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    wanted = Path(os.environ.get("COLIBRI_KERNEL_CACHE") or os.path.join(home, "colibri", "kernels"))
-    try:
-        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = wanted / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-        return wanted
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="colibri-kernels-"))
-
-
-def _folder(module: str) -> str:
-    folder = cache_root() / f"{module.rsplit('.', 1)[-1]}-{digest(module)}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return str(folder)
+    return Path(os.environ.get("COLIBRI_KERNEL_CACHE") or os.path.join(home, "colibri", "kernels"))
 
 
 RUNNERS = ("runner.run_job", "runner.serve")  # who calls them asks for the fault himself, as he knows the program
@@ -110,67 +95,68 @@ def outside(what: str, fault: Fault) -> str:
     return f"{what} touched {fault.n_bytes} bytes at {fault.address:#x}, where nothing lives; please report this"
 
 
+def _prepare() -> None:
+    """Before anything is linked: what the code calls must have its address."""
+    if CHECKED:
+        from engine.kernels.checked import install
+
+        install()
+
+
 class Kernel:
     """A function that compiles when its address is first asked for; `address` is an int a program can hold."""
 
     def __init__(self, function: Callable[..., None], n_args: int) -> None:
         self.function, self.n_args = function, n_args
         self.name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}"
-        self._compiled: Any = None
+        self._address = 0
+        self._held: Any = None
+
+    @cached_property
+    def path(self) -> Path:
+        """Where the cache has, or would have, this kernel's code."""
+        module = self.function.__module__
+        return cache_root() / f"{module.rsplit('.', 1)[-1]}-{digest(module)}" / f"{self.function.__name__}.o"
 
     @property
     def address(self) -> int:
-        if self._compiled is None:
-            with _COMPILING:  # two threads at once: one's code would be freed under the other's feet
-                if self._compiled is None:
-                    self._compiled = self._compile()
-        return int(self._compiled.address)
+        if not self._address:
+            with _COMPILING:  # numba compiles for one thread at a time
+                if not self._address and not self._is_linked():
+                    code, self._address, self._held = build(self.function, self.n_args)
+                    save(self.path, code)
+        return self._address
 
-    def _compile(self) -> Any:
-        """From the cache, or into it; a cut file in it is removed, a full disk only costs time."""
-        if CHECKED:
-            from engine.kernels.checked import install
+    def is_linked(self) -> bool:
+        """Whether the code is in this process, or was in the cache and is now."""
+        with _COMPILING:
+            return self._is_linked()
 
-            install()
-        try:
-            return self._build(cached=True)
-        except _CUT:
-            self._forget()
-        except OSError:
-            return self._build(cached=False)
-        try:
-            return self._build(cached=True)
-        except OSError:
-            return self._build(cached=False)
+    def code(self) -> Code:
+        """The code for another process to take, out of the cache or compiled."""
+        _prepare()
+        return load(self.path) or build(self.function, self.n_args)[0]
 
-    def _build(self, cached: bool) -> Any:
-        if cached:
-            numba.config.CACHE_DIR = _folder(self.function.__module__)
-        signature = types.void(*[i64] * self.n_args)
-        return numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(self.function)
+    def _is_linked(self) -> bool:
+        _prepare()
+        if not self._address and (code := load(self.path)) is not None:
+            self._address = code.link()
+        return bool(self._address)
 
-    def _files(self) -> list[Path]:
-        """The cached code of this kernel and its index."""
-        module = self.function.__module__
-        folder = cache_root() / f"{module.rsplit('.', 1)[-1]}-{digest(module)}"
-        return list(folder.rglob(f"*{self.function.__name__}-*.nb[ci]"))
-
-    def _forget(self) -> None:
-        for path in self._files():
-            path.unlink(missing_ok=True)
+    def take(self, code: Code) -> None:
+        """Use and keep what another process compiled."""
+        with _COMPILING:
+            self._address = self._address or code.link()
+        save(self.path, code)
 
     def __call__(self, *args: int) -> None:
         """Call from Python (tests, load time). The GIL is released, as for any foreign call."""
         assert len(args) == self.n_args, f"{self.name} takes {self.n_args} arguments, got {len(args)}"
-        _ = self.address
+        address = self.address
         publish()
-        self._compiled.ctypes(*args)
+        CFUNCTYPE(None, *[c_int64] * self.n_args)(address)(*args)
         if CHECKED and self.name not in RUNNERS and (fault := take_fault()):
             raise EngineFailed(outside(self.name, fault))
-
-    @property
-    def is_cached(self) -> bool:
-        return any(path.suffix == ".nbc" for path in self._files())
 
 
 def op(function: Callable[..., None]) -> Kernel:
@@ -195,10 +181,8 @@ def compile_all(kernels: Iterable[Kernel], on_progress: Callable[[int, int, str]
     Compiling happens in child processes: numba's compiler lock is per process, and a compiler leaves 100 MB behind.
     """
     every = list(dict.fromkeys(kernels))
-    missing = [k for k in every if not k.is_cached]
+    missing = [k for k in every if not k.is_linked()]
     if missing:
         from engine.kernels.warm import compile_missing
 
         compile_missing(missing, on_progress)
-    for k in every:
-        _ = k.address

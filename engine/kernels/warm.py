@@ -1,11 +1,13 @@
 """Compiles kernels that are missing from the cache, in child processes, with progress. Not here: what is missing.
 
-    python -m engine.kernels.warm PARENT MODULE:FUNCTION ...     prints one line per finished kernel
+    python -m engine.kernels.warm PARENT MODULE:FUNCTION ...     prints a line for each: its name, its code in base64
 
 The children die with their parent, process id PARENT, however it ends: an interrupted command leaves through os._exit,
-and a compiler that nobody waits for keeps a CPU busy for a minute. A file in the cache appears whole or not at all.
+and a compiler that nobody waits for keeps a CPU busy for a minute. Code comes back through the pipe: a cache that takes
+no files does not make the parent compile again.
 """
 
+import base64
 import ctypes
 import importlib
 import os
@@ -19,6 +21,7 @@ from threading import Thread
 
 from engine.errors import EngineFailed
 from engine.kernels.jit import Kernel
+from engine.kernels.objects import Code
 
 PR_SET_PDEATHSIG = 1
 
@@ -29,6 +32,7 @@ def compile_missing(kernels: Sequence[Kernel], on_progress: Callable[[int, int, 
     on_progress(0, total, "")
     lines: SimpleQueue[str | None] = SimpleQueue()
     n = min(2, len(os.sched_getaffinity(0)), total)
+    waiting = {_full_name(k): k for k in kernels}
     running, done = n, 0
     children: list[subprocess.Popen[str]] = []
     try:
@@ -38,8 +42,12 @@ def compile_missing(kernels: Sequence[Kernel], on_progress: Callable[[int, int, 
             if line is None:
                 running -= 1
             else:
+                name, text = line.split()
+                code, kernel = Code.from_bytes(base64.b64decode(text)), waiting[name]
+                assert code is not None, "what a pipe brought is whole"
+                kernel.take(code)
                 done += 1
-                on_progress(done, total, line)
+                on_progress(done, total, kernel.name)
         for child in children:
             if child.wait() != 0:
                 words = (child.stderr.read() if child.stderr else "").strip().splitlines()
@@ -51,8 +59,12 @@ def compile_missing(kernels: Sequence[Kernel], on_progress: Callable[[int, int, 
             child.wait()
 
 
+def _full_name(kernel: Kernel) -> str:
+    return f"{kernel.function.__module__}:{kernel.function.__name__}"
+
+
 def _child(kernels: Sequence[Kernel], lines: "SimpleQueue[str | None]") -> subprocess.Popen[str]:
-    names = [f"{k.function.__module__}:{k.function.__name__}" for k in kernels]
+    names = [_full_name(k) for k in kernels]
     root = str(Path(__file__).resolve().parent.parent.parent)
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])))
     child = subprocess.Popen(
@@ -82,9 +94,8 @@ def main(parent: int, names: Sequence[str]) -> None:
     _die_with(parent)
     for name in names:
         module, function = name.split(":")
-        compiled: Kernel = getattr(importlib.import_module(module), function)
-        _ = compiled.address
-        print(compiled.name, flush=True)
+        kernel: Kernel = getattr(importlib.import_module(module), function)
+        print(name, base64.b64encode(kernel.code().to_bytes()).decode(), flush=True)
 
 
 if __name__ == "__main__":
