@@ -22,11 +22,6 @@ def _signed_byte(b: Any, v: Any, k: Any) -> Any:
     return b.ashr(b.shl(v, splat(b, up, i32x8)), const(i32x8, 24))
 
 
-def _pair(b: Any, p: Any) -> Any:
-    both = b.sext(read(b, p, ir.VectorType(I8, 2)), ir.VectorType(I32, 2))
-    return shuffle(b, both, [0, 0, 0, 0, 1, 1, 1, 1])
-
-
 def _spread(b: Any, p: Any) -> Any:
     words = shuffle(b, b.bitcast(splat(b, read(b, p, I32), i32x8), i8x32.ir), [i // 8 for i in range(32)])
     one = ir.Constant(i8x32.ir, [1 << i % 8 if i % 8 < 7 else -128 for i in range(32)])
@@ -37,5 +32,4 @@ field = make(i8x32, (i8x32, i64, i64), _field)  # (v >> shift) & mask of each by
 up4 = make(i8x32, (i8x32,), lambda b, v: b.bitcast(b.shl(b.bitcast(v, i16x16.ir), const(i16x16, 4)), i8x32.ir))  # < 16
 bits = make(i32x8, (i32x8, i64, i64), _bits)  # (v >> shift) & mask of each word
 signed_byte = make(i32x8, (i32x8, i64), _signed_byte)  # byte k of each word as a number
-pair_i8 = make(i32x8, (i64,), _pair)  # two int8 at p: the first in lanes 0..3, the second in 4..7
 spread = make(i8x32, (i64,), _spread)  # the 32 bits at p as bytes 0 or 1

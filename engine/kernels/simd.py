@@ -94,7 +94,7 @@ z_f32x8, z_i32x8, z_i16x16 = map(_zero, (f32x8, i32x8, i16x16))
 sp_f32x8 = make(f32x8, (f32,), lambda b, x: splat(b, x, f32x8))
 sp_i32x8 = make(i32x8, (i32,), lambda b, x: splat(b, x, i32x8))
 add_f32x8, sub_f32x8, mul_f32x8, div_f32x8 = (_binary(f32x8, o) for o in ("fadd", "fsub", "fmul", "fdiv"))
-add_i32x8, sub_i32x8, mul_i32x8 = (_binary(i32x8, o) for o in ("add", "sub", "mul"))
+add_i32x8 = _binary(i32x8, "add")
 or_i32x8 = _binary(i32x8, "or_")
 shl_i32x8 = make(i32x8, (i32x8, i64), lambda b, v, n: b.shl(v, splat(b, b.trunc(n, I32), i32x8)))
 add_i16x16, or_i8x32, xor_i8x32 = _binary(i16x16, "add"), _binary(i8x32, "or_"), _binary(i8x32, "xor")
@@ -134,19 +134,24 @@ top_f32x8 = make(
 )
 
 
-def _sums8(b: Any, *v: Any) -> Any:
-    """Eight i32x8 -> one, lane r = the sum of vector r; within 128-bit halves first, as crossing costs 3 cycles."""
-    while len(v) > 2:
+def _halves8(b: Any, *v: Any) -> tuple[Any, Any]:
+    """Eight i32x8 -> two, lane r = the sum of lanes 0..3 of vector r, and of lanes 4..7."""
+    while len(v) > 2:  # within 128-bit halves first, as crossing costs 3 cycles
         pairs = []
         for x, y in zip(v[0::2], v[1::2], strict=True):
             even = [0, 2, 8, 10, 4, 6, 12, 14]
             pairs.append(b.add(shuffle(b, x, even, y), shuffle(b, x, [i + 1 for i in even], y)))
         v = tuple(pairs)
     low, high = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
-    return b.add(shuffle(b, v[0], low, v[1]), shuffle(b, v[0], high, v[1]))
+    return shuffle(b, v[0], low, v[1]), shuffle(b, v[0], high, v[1])
 
 
-sums8 = make(i32x8, (i32x8,) * 8, _sums8)
+def _sums8(b: Any, *v: Any) -> Any:
+    return b.add(*_halves8(b, *v))
+
+
+sums8 = make(i32x8, (i32x8,) * 8, _sums8)  # lane r = the sum of vector r
+halves8 = make(types.UniTuple(i32x8, 2), (i32x8,) * 8, _halves8)
 
 
 def _turn8(b: Any, p: Any, stride: Any, out: Any) -> None:

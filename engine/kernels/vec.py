@@ -50,6 +50,8 @@ def make(ret: Any, args: Sequence[Any], emit: Callable[..., Any]) -> Any:
 
     def codegen(context: Any, builder: Any, _sig: Any, values: Any) -> Any:
         out = emit(builder, *values)
+        if isinstance(out, tuple):
+            return context.make_tuple(builder, ret, out)
         return context.get_dummy_value() if out is None else out
 
     space["SIG"], space["CG"] = signature, codegen

@@ -53,7 +53,6 @@ fma_f32 = make_any(3, _same, _fma)  # x * y + z
 to_f32 = make_any(1, _f32, lambda b, x: b.sitofp(x, ir.VectorType(F32, x.type.count)))
 add_i32 = make_any(2, _same, lambda b, x, y: b.add(x, y))
 sub_i32 = make_any(2, _same, lambda b, x, y: b.sub(x, y))
-mul_i32 = make_any(2, _same, lambda b, x, y: b.mul(x, y))
 shl_i32 = make_any(2, _same, _shl)  # by a count
 
 f32x16 = Vec("f32", 16)

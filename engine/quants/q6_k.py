@@ -5,27 +5,25 @@
                  top two = bits 2k, 2k + 1 of qh[32h + l];  sc[2j] for l < 16, sc[2j + 1] for the others
     panel block  | d[8] f16 | 4 vectors of sc, a row's four in each word | 4 x 8 vectors ql | 2 x 8 vectors qh |
 
-Per sub-block and row: acc = fma(d * dx, sc * sum(q' * x) + sc' * sum'(q' * x), acc) with q' = q - 32; the whole number
-in the middle is below 2^24, so that its conversion is exact.
+Per sub-block and row: acc = fma(dx, fma(d * sc', sum'(q' * x), d * sc * sum(q' * x)), acc) with q' = q - 32, the sums
+over sixteen columns each.
 """
 
-from engine.kernels.act import LESS, LESS_HALF
+from engine.kernels.act import LESS, LESS_HALF, SCALE
 from engine.kernels.dots import dot_row, dot_u6
-from engine.kernels.fields import field, pair_i8, signed_byte, up4
+from engine.kernels.fields import field, signed_byte, up4
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    column_f16, column_i32, f32, ld_f16, ld_f16x8, ld_i8, ld_i8x32, ld_i32x8, ld_u8, mul_i32x8,
-    or_i8x32, st_f32, sums8,
+    column_f16, column_i32, f32, halves8, i2f, ld_f16, ld_f16x8, ld_i8, ld_i8x32, ld_i32x8, ld_u8, mul_f32x8, or_i8x32,
+    st_f32,
 )  # fmt: skip
-from engine.kernels.wide import add_i32, bc_i32, mul_i32, shl_i32, sub_i32
+from engine.kernels.wide import add_i32, bc_f32, bc_i32, fma_f32, mul_f32, shl_i32, sub_i32, to_f32
 from engine.quants.dot32 import field_vectors, with_tops
-from engine.quants.joins import plain
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 210, 1680, 8
-join = plain
 QH, SC, D = 128, 192, 208  # in a file block
 PANEL_QL, PANEL_QH = 144, 1168
 
@@ -46,11 +44,11 @@ def head_rows(w, stride):
 
 @inner
 def scales(h, j):
-    """d, and the two scales of sub-block j as whole numbers."""
+    """d * sc of the two groups of sub-block j."""
     low = h[1] if j < 2 else h[2]
     high = h[3] if j < 6 else h[4]
     word, k = low if j < 4 else high, 2 * (j & 1)
-    return h[0], signed_byte(word, k), signed_byte(word, k + 1)
+    return mul_f32x8(h[0], i2f(signed_byte(word, k))), mul_f32x8(h[0], i2f(signed_byte(word, k + 1)))
 
 
 @inner
@@ -60,12 +58,23 @@ def values(w, j):
 
 
 @inner
-def total(v, c, x):
-    half = bc_i32(v[0], x + LESS_HALF)
-    other = sub_i32(bc_i32(v[0], x + LESS), half)
-    first = dot_u6(shl_i32(half, 5), v[0], v[1], v[2], v[3], x)
-    second = dot_u6(shl_i32(other, 5), v[4], v[5], v[6], v[7], x + 16)
-    return add_i32(mul_i32(first, c[1]), mul_i32(second, c[2]))
+def _starts(like, x):
+    """What takes the 32 off the weights of the first and of the last sixteen columns."""
+    half = bc_i32(like, x + LESS_HALF)
+    return shl_i32(half, 5), shl_i32(sub_i32(bc_i32(like, x + LESS), half), 5)
+
+
+@inner
+def total(v, _c, x):
+    """Two sums, of sixteen columns each."""
+    first, second = _starts(v[0], x)
+    return dot_u6(first, v[0], v[1], v[2], v[3], x), dot_u6(second, v[4], v[5], v[6], v[7], x + 16)
+
+
+@inner
+def join(acc, total, c, x):
+    scaled = fma_f32(c[1], to_f32(total[1]), mul_f32(c[0], to_f32(total[0])))
+    return fma_f32(bc_f32(acc, x + SCALE), scaled, acc)
 
 
 @inner
@@ -75,21 +84,16 @@ def row_values(w, j):
 
 
 @inner
-def _row(w, j, a):
-    """Lanes 0..3 hold the first group's products times its scale, 4..7 the second's."""
-    return mul_i32x8(dot_row(row_values(w, j), a), pair_i8(w + SC + 2 * j))
-
-
-@inner
-def total_rows(w, stride, c, j, x):
+def total_rows(w, stride, _c, j, x):
     a, u = ld_i8x32(x), w + 4 * stride
-    scaled = sums8(
-        _row(w, j, a), _row(w + stride, j, a), _row(w + 2 * stride, j, a), _row(w + 3 * stride, j, a),
-        _row(u, j, a), _row(u + stride, j, a), _row(u + 2 * stride, j, a), _row(u + 3 * stride, j, a),
+    sums = halves8(
+        dot_row(row_values(w, j), a), dot_row(row_values(w + stride, j), a),
+        dot_row(row_values(w + 2 * stride, j), a), dot_row(row_values(w + 3 * stride, j), a),
+        dot_row(row_values(u, j), a), dot_row(row_values(u + stride, j), a),
+        dot_row(row_values(u + 2 * stride, j), a), dot_row(row_values(u + 3 * stride, j), a),
     )  # fmt: skip
-    half = bc_i32(a, x + LESS_HALF)
-    less = add_i32(mul_i32(c[1], half), mul_i32(c[2], sub_i32(bc_i32(a, x + LESS), half)))
-    return add_i32(scaled, shl_i32(less, 5))
+    first, second = _starts(a, x)
+    return add_i32(first, sums[0]), add_i32(second, sums[1])
 
 
 @inner

@@ -120,10 +120,8 @@ def matmul(kind: str, raw: np.ndarray, x: np.ndarray, fused: bool) -> np.ndarray
             chains[k % 4] = fma(w[None, :, k], x[:, None, k], chains[k % 4], fused)
         return (chains[0] + chains[1]) + (chains[2] + chains[3])
     if kind == "Q6_K":
-        d, sc, q = sixteens(raw)
-        m, q = np.zeros_like(d), (q * sc[..., None]).reshape(*d.shape, 32)
-    else:
-        d, m, q = split(kind, raw)
+        return sixes(raw, x, fused)
+    d, m, q = split(kind, raw)
     acc = np.zeros((len(x), len(raw)), F32)
     levels = quantise(x, fused)
     for b in range(q.shape[1]):
@@ -134,5 +132,20 @@ def matmul(kind: str, raw: np.ndarray, x: np.ndarray, fused: bool) -> np.ndarray
                 new = fma(xd[:, b, None], inside, acc, fused)
             else:
                 new = fma(d[None, :, b] * xd[:, b, None], total, acc, fused)
+            acc = np.where((xd[:, b, None] == 0) & (level == 1), acc, new)
+    return acc
+
+
+def sixes(raw: np.ndarray, x: np.ndarray, fused: bool) -> np.ndarray:
+    """The same for Q6_K: two sums of sixteen columns, each with its own scale."""
+    d, sc, q = sixteens(raw)
+    scale = d[..., None] * sc.astype(F32)
+    acc = np.zeros((len(x), len(raw)), F32)
+    levels = quantise(x, fused)
+    for b in range(q.shape[1]):
+        for level, (xq, xd, _) in enumerate(levels):
+            first, second = ((xq[:, b, 16 * i : 16 * i + 16] @ q[:, b, i].T).astype(F32) for i in (0, 1))
+            scaled = fma(scale[None, :, b, 1], second, scale[None, :, b, 0] * first, fused)
+            new = fma(xd[:, b, None], scaled, acc, fused)
             acc = np.where((xd[:, b, None] == 0) & (level == 1), acc, new)
     return acc
