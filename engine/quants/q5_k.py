@@ -24,8 +24,8 @@ head, head_rows, scales, join = k_scales.head, k_scales.head_rows, k_scales.scal
 
 @inner
 def values(w, j):
-    low = field_vectors(w + PANEL_HEAD + 256 + (j >> 1) * 256, 4 * (j & 1), 15)
-    return with_tops(low, field_vectors(w + PANEL_HEAD, j, 1))
+    tops = field_vectors(w + PANEL_HEAD, j, 1)
+    return with_tops(field_vectors(w + PANEL_HEAD + 256 + (j >> 1) * 256, 4 * (j & 1), 15), tops)
 
 
 @inner
