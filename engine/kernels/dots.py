@@ -85,10 +85,10 @@ def _sign(b: Any, x: Any, w: Any) -> Any:
 def _products(b: Any, start: Any, w: Sequence[Any], x: Sequence[Any], most: int) -> Any:
     """start + the products of unsigned w and x, pair by pair; `most` may be summed in 16 bits."""
     if FOUR:
-        acc, odd = start, ir.Constant(start.type, None)
-        for j in range(0, len(w), 2):  # two chains: one would wait for each sum
-            acc, odd = _dot4(b, acc, w[j], x[j]), _dot4(b, odd, w[j + 1], x[j + 1])
-        return b.add(acc, odd)
+        chains = [start, ir.Constant(start.type, None)][: len(w) // 4]  # one of eight would wait for each sum
+        for j, (u, v) in enumerate(zip(w, x, strict=True)):
+            chains[j % len(chains)] = _dot4(b, chains[j % len(chains)], u, v)
+        return _tree(b, chains)
     t = [_maddubs(b, u, v) for u, v in zip(w, x, strict=True)]
     while most > 1 and len(t) > len(w) // most:
         t = [b.add(p, q) for p, q in zip(t[0::2], t[1::2], strict=True)]
