@@ -1,5 +1,4 @@
-"""One prompt, many ways to compute it, one set of bits: threads, prefill chunks, layout, company, guesses and sleeps
-must change no logit and no token.
+"""One prompt, many ways to compute it, one set of bits: threads, chunks, layout, company, guesses, sleeps.
 
     python -m benchmarks.identity [-m MODEL]      20 prompts in every way
     python -m benchmarks.identity --full          200 prompts of 1 to 700 ids; exit 1 when two digests of one differ

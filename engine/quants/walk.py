@@ -35,7 +35,7 @@ from engine.kernels.wide import ld_f32x16, side_by_side, st_f32x16
 from engine.quants.panels import put, put_all, zero
 
 
-PAIRS = ISA.has("avx512vl")  # two panels fill a register
+PAIRS = ISA.level == "avx512"  # two panels fill a register
 
 
 def step(acc, v, c, x, fine):

@@ -1,5 +1,6 @@
-"""Threads, prefill chunks, layout, company, guesses and sleeping threads never change a bit or a token, for any tensor
-type and any cache type. The full run is `python -m benchmarks.identity --full`.
+"""Threads, chunks, layout, company, guesses and sleeping threads never change a bit, for any type of tensor or cache.
+
+The full run is `python -m benchmarks.identity --full`.
 
 Not here: whether the logits are right (test_accuracy.py, test_against_llamacpp.py).
 """

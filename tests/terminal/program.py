@@ -130,11 +130,16 @@ class Program:
             time.sleep(0.05)
 
     def ended(self, within_s: float = LIMIT_S) -> int:
-        """Its exit code; -9 and the like for a signal."""
+        """Its exit code, -9 and the like for a signal; what it wrote has been read then."""
         try:
-            return self.process.wait(within_s)
+            code = self.process.wait(within_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it still runs after {within_s} s:\n{self.text()[-2000:]}") from None
+        until = time.monotonic() + within_s
+        while self._reads.is_set() and select.select([self._master], [], [], 0)[0]:
+            assert time.monotonic() < until, "its last words are not read"
+            time.sleep(0.01)
+        return code
 
     def modes(self) -> list[str]:
         """What it left changed in the terminal, after its end."""

@@ -211,7 +211,7 @@ def test_a_bool_is_0_or_1(file: Path) -> None:
     [
         (4, "removed in 2023"),
         (5, "removed in 2023"),
-        (12, "Q4_K"),
+        (10, "Q2_K"),
         (31, "use a Q4_0 file"),
         (33, "use a Q4_0 file"),
         (36, "I2_S of BitNet forks"),
