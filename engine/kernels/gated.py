@@ -40,11 +40,13 @@ def swiglu(o, tid, nth, st):
     gate = ld_i64(o + 96) + tid * ld_i64(o + 104)
     up = gate + T * HIDDEN * 4
     scratch, ld = up + T * HIDDEN * 4, HIDDEN * 4
-    least = HIDDEN // 8 if T <= REPLICATE else FEWEST // 8
+    n_panels = n_ff // 8
+    pairs, least = (n_panels + 1) // 2, HIDDEN // 16 if T <= REPLICATE else FEWEST // 16
     while True:
-        p0, p1 = take(counter, n_ff // 8, nth, least, HIDDEN // 8)
-        if p0 == p1:
+        q0, q1 = take(counter, pairs, nth, least, HIDDEN // 16)
+        if q0 == q1:
             break
+        p0, p1 = 2 * q0, min(2 * q1, n_panels)
         first, k = p0 * 8, (p1 - p0) * 8
         back = first * 4  # kernels write at y + 32 * panel; the scratch begins at this chunk
         multiply(ld_i64(o + 16), ld_i64(o + 8), gate_act, T, ld_i64(o + 32), gate - back, ld, p0, p1, scratch, 0)

@@ -31,8 +31,9 @@ def matmul(o, tid, nth, st):
     scratch, T, counter = ld_i64(o + 80) + tid * ld_i64(o + 88), ld_i64(st + ld_i64(o + 96)), ld_i64(o + 120)
     if T <= REPLICATE:
         act += tid * ld_i64(o + 32)
+    pairs, least = (n_panels + 1) // 2, (ld_i64(o + 104) + 1) // 2  # a pair side by side is faster than two alone
     while True:
-        p0, p1 = take(counter, n_panels, nth, ld_i64(o + 104), n_panels)
-        if p0 == n_panels:
+        p0, p1 = take(counter, pairs, nth, least, pairs)
+        if p0 == pairs:
             break
-        multiply(body, w, act, T, n, y, ldy, p0, p1, scratch, add)
+        multiply(body, w, act, T, n, y, ldy, 2 * p0, min(2 * p1, n_panels), scratch, add)
