@@ -16,9 +16,8 @@ A walk is written once here over names that are free in this file and that each 
     pack_block    (w, stride, out)           eight file rows' block to a panel's
 
 `walks(globals())` at the end of a module binds copies of these functions to the module's own names. numba resolves a
-global name when it compiles, so each copy becomes a kernel of that format; a function handed over as an argument, or a
-closure, would never be found in the cache again. Not here: any format; the chains of float types (floats.py), which
-give one, tile, one_row and pack_eight themselves.
+global name when it compiles, so each copy becomes a kernel of that format. Not here: any format; the chains of float
+types (floats.py), which give one, tile, one_row and pack_eight themselves.
 """
 # ruff: noqa: F821
 
