@@ -136,7 +136,7 @@ class Program:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it still runs after {within_s} s:\n{self.text()[-2000:]}") from None
         until = time.monotonic() + within_s
-        while self._reads.is_set() and select.select([self._master], [], [], 0)[0]:
+        while self._reads.is_set() and not self._ends.is_set() and select.select([self._master], [], [], 0)[0]:
             assert time.monotonic() < until, "its last words are not read"
             time.sleep(0.01)
         return code
