@@ -17,6 +17,7 @@ from appliance.life import Patience
 from appliance.supervisor import BackOff
 from appliance.vigil import Vigil
 from appliance.wire import Frame
+from appliance.worker import NICE
 from engine.errors import BadModelFile, DoesNotFit, EngineDown, EngineFailed
 from tests.appliance.scripted import request, script
 from tests.appliance.workers import GUARD_S, Make, supervisors, until
@@ -64,7 +65,7 @@ async def test_the_worker_gives_way_and_dies_first(make: Make) -> None:
     await supervisor.ready()
     process = Path(f"/proc/{supervisor.pid}")
     assert (process / "oom_score_adj").read_text().strip() == "1000"
-    assert os.getpriority(os.PRIO_PROCESS, supervisor.pid or 0) >= 1
+    assert os.getpriority(os.PRIO_PROCESS, supervisor.pid or 0) >= NICE
     assert os.getsid(supervisor.pid or 0) == supervisor.pid
     assert "COLIBRI_API_KEY" not in (process / "environ").read_text()
 
