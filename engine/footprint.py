@@ -19,6 +19,27 @@ WORKER_BYTES = 250 * MIB
 API_BYTES = 150 * MIB
 # Both processes, their buffers and what the kernel wants left over come to this much at least.
 LEAST_ENGINE_BYTES = 512 * MIB
+# A worker's own peak with compiled kernels, and what each word of the vocabulary takes on top.
+LEAST_WORKER_BYTES, WORD_BYTES = 90 * MIB, 200
+# What the kernel wants left over beside a stream: mapped code of numba and Python, page tables, sockets.
+STREAM_MARGIN = 96 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Routed experts: of `n` in each of `n_layers` layers a token uses `n_used`. `n_bytes` are those of all of them,
+    `largest_bytes` those of one expert (gate, up and down together) of the layer with the largest."""
+
+    n: int
+    n_used: int
+    n_layers: int
+    n_bytes: int
+    largest_bytes: int
+
+    @property
+    def cycle_bytes(self) -> int:
+        """What one token uses in all its layers: a cache of less has thrown an expert away before it comes again."""
+        return self.n_bytes * self.n_used // self.n
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +51,25 @@ class ModelFacts:
     weights: dict[str, int]
     n_tensors: int
     file_bytes: int
+    experts: Experts | None = None
 
     @classmethod
     def of(cls, gguf: GgufFile, shape: DecoderShape) -> "ModelFacts":
         """The facts of a header that was read and checked."""
         weights = weights_by_kind(gguf.tensors.values())
-        return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes)
+        n_used = gguf.metadata.get(f"{shape.architecture}.expert_used_count")
+        experts = experts_of(gguf.tensors.values(), n_used if isinstance(n_used, int) else 0)
+        return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes, experts)
 
     @property
     def weights_bytes(self) -> int:
         return sum(self.weights.values())
+
+    @property
+    def dense_bytes(self) -> int:
+        """What every token multiplies with; of the embedding it looks up a row, unless that is the output too."""
+        tied = self.weights["embedding"] if self.shape.tied else 0
+        return self.weights["attention"] + self.weights["ffn"] + self.weights["output"] + tied
 
 
 def kind_of(name: str, n_dims: int) -> str:
@@ -59,6 +89,20 @@ def weights_by_kind(tensors: Iterable[TensorInfo]) -> dict[str, int]:
     for tensor in tensors:
         weights[kind_of(tensor.name, sum(dim > 1 for dim in tensor.dims))] += tensor.n_bytes
     return weights
+
+
+def experts_of(tensors: Iterable[TensorInfo], n_used: int) -> Experts | None:
+    """The routed experts among the tensors, stacked along the last dimension; None for a model without any."""
+    layers: dict[str, int] = {}
+    n = 0
+    for tensor in tensors:
+        if kind_of(tensor.name, len(tensor.dims)) == "experts":
+            layer = tensor.name.split(".")[1]
+            layers[layer] = layers.get(layer, 0) + tensor.n_bytes
+            n = max(n, tensor.dims[-1])
+    if not layers:
+        return None
+    return Experts(n, min(max(1, n_used), n), len(layers), sum(layers.values()), -(-max(layers.values()) // n))
 
 
 def cache_bytes(shape: DecoderShape, n_ctx: int, type_k: str, type_v: str, n_seqs: int = 1) -> int:
@@ -88,3 +132,13 @@ def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: in
 def engine_bytes(buffers: int) -> int:
     """What comes on top of weights and cache: both processes, the buffers, and a rest that is nobody's."""
     return max(LEAST_ENGINE_BYTES, WORKER_BYTES + API_BYTES + buffers)
+
+
+def stream_engine_bytes(buffers: int, n_vocab: int, is_served: bool) -> int:
+    """The same beside a stream, where each MiB that is kept free is read from disk again for each token."""
+    return worker_bytes(n_vocab) + (API_BYTES if is_served else 0) + buffers + STREAM_MARGIN
+
+
+def worker_bytes(n_vocab: int) -> int:
+    """What a worker's private memory peaks at, without weights, cache and buffers."""
+    return LEAST_WORKER_BYTES + WORD_BYTES * n_vocab

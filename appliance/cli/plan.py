@@ -2,11 +2,11 @@
 
     --json FILE   {"file", "profile", "fits", "verdict", "reason", "n_ctx", "max_ctx", "load_mode", "threads",
                   "weights": {kind: bytes}, "weights_bytes", "kv_bytes", "kv_bytes_per_token", "buffers_bytes",
-                  "engine_bytes", "needed_bytes", "total_bytes", "budget_bytes", "budget_reason", "spare_bytes",
-                  "cached", "warnings", "rows": [{"name", "value", "reason", "provenance"}]}; what does not fit has
-                  "error" and "available_bytes" too, and exit code 4. verdict: OK, TIGHT, PAGES, NO; provenance:
-                  measured, derived, policy, operator; cached: share of the file in the page cache, null where nobody
-                  tells
+                  "engine_bytes", "needed_bytes", "total_bytes", "budget_bytes", "budget_reason", "pinned_bytes",
+                  "ring_bytes", "expert_cache_bytes", "stream_bytes_per_token", "spare_bytes", "cached", "warnings",
+                  "rows": [{"name", "value", "reason", "provenance"}]}; what does not fit has "error" and
+                  "available_bytes" too, and exit code 4. verdict: OK, TIGHT, PAGES, NO; provenance: measured,
+                  derived, policy, operator; cached: share of the file in the page cache, null where nobody tells
     --json DIR    {"folder", "budget_bytes", "budget_reason", "models": [{"file", "verdict", "reason", "size", "n_ctx",
                   "load_mode", "weights_bytes", "kv_bytes", "total_bytes", "spare_bytes", "cached"}]}, the best first;
                   verdict BAD: the file cannot be used, its numbers are null
@@ -92,7 +92,7 @@ def _page(document: dict[str, Any], made: Plan) -> str:
 def _value(row: Row) -> str:
     if isinstance(row.value, int):
         return _size(row.value) if row.name.endswith(("_bytes", "_per_token")) else f"{row.value:,}"
-    return row.value
+    return str(row.value)
 
 
 def _rank(folder: Path, settings: Settings, as_json: bool) -> int:

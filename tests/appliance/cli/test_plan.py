@@ -12,6 +12,7 @@ KEYS = {
     "file", "profile", "fits", "verdict", "reason", "n_ctx", "max_ctx", "load_mode", "threads", "weights",
     "weights_bytes", "kv_bytes", "kv_bytes_per_token", "buffers_bytes", "engine_bytes", "needed_bytes", "total_bytes",
     "budget_bytes", "budget_reason", "spare_bytes", "cached", "warnings", "rows",
+    "pinned_bytes", "ring_bytes", "expert_cache_bytes", "stream_bytes_per_token",
 }  # fmt: skip
 
 

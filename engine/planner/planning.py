@@ -1,0 +1,220 @@
+"""Takes the decisions of a plan one after the other, each number with its reason. Not here: reading the machine
+(appliance/machine/host.py), what parts cost (footprint.py), loading anything; importing this costs no numba.
+"""
+
+from engine.budget import Machine, Verdict, budget_of, in_words, mib, threads_for, verdict_of
+from engine.cache.layout import PAGE, position_bytes, whole_pages
+from engine.errors import DoesNotFit, UsageError
+from engine.footprint import API_BYTES, WORKER_BYTES, ModelFacts, worker_bytes
+from engine.gguf.layout import quoted
+from engine.gguf.reader import GgufFile
+from engine.models.shape import DecoderShape
+from engine.planner.needs import Needs
+from engine.planner.refusal import refusal
+from engine.planner.residency import Residency, residency
+from engine.planner.values import LOAD_MODES, MAX_CTX, Plan, PlanRequest, Row
+
+DEFAULT_CTX = 8192
+LEAST_CTX = 512
+
+
+def plan(gguf: GgufFile, shape: DecoderShape, machine: Machine, request: PlanRequest, freed_bytes: int = 0) -> Plan:
+    """The plan, or DoesNotFit with the smallest change that would fit; UsageError for a request nobody can meet."""
+    made = assess(ModelFacts.of(gguf, shape), machine, request, freed_bytes)
+    if made.fits:
+        return made
+    raise DoesNotFit(
+        made.reason, needed_bytes=made.needed_bytes, available_bytes=made.budget_bytes, max_ctx=made.max_ctx
+    )
+
+
+def assess(facts: ModelFacts, machine: Machine, request: PlanRequest, freed_bytes: int = 0) -> Plan:
+    """The plan, also of what does not fit: verdict NO then. `freed_bytes` is what a worker that will be stopped first
+    gives back. UsageError for a request nobody can meet."""
+    _check(facts.shape, request)
+    return _Planner(facts, machine, request, freed_bytes).plan()
+
+
+def _check(shape: DecoderShape, request: PlanRequest) -> None:
+    position_bytes(shape.head_dim, shape.head_dim, request.type_k, request.type_v)
+    if request.load_mode not in LOAD_MODES:
+        raise UsageError(
+            f"load_mode is {quoted(request.load_mode)}; {', '.join(LOAD_MODES)} are possible", param="load_mode"
+        )
+    least = {"ctx_size": (request.n_ctx, 0), "ubatch_size": (request.ubatch_size, 1), "parallel": (request.parallel, 1)}
+    if request.threads is not None:
+        least["threads"] = (request.threads, 1)
+    for name, (value, low) in least.items():
+        if not low <= value <= MAX_CTX:
+            raise UsageError(f"{name} is {value}; {low} to {MAX_CTX} is possible", param=name)
+
+
+class _Planner:
+    """One planning: the inputs, and rows that grow while each decision is taken."""
+
+    def __init__(self, facts: ModelFacts, machine: Machine, request: PlanRequest, freed_bytes: int) -> None:
+        self.facts, self.shape, self.machine, self.request = facts, facts.shape, machine, request
+        self.budget, self.budget_reason = budget_of(machine, freed_bytes)
+        self.weights = facts.weights_bytes
+        self.threads = request.threads or threads_for(machine)[0]
+        self.needs = Needs(facts, request, self.threads)
+        self.rows: list[Row] = []
+        self.warnings: list[str] = []
+
+    def plan(self) -> Plan:
+        needs = self.needs
+        n_ctx = self._context()
+        self._weights_rows()
+        self._kv_rows(n_ctx)
+        mode = self._load_mode(n_ctx)
+        engine = self._engine_rows(mode, n_ctx)
+        where = self._residency(mode, n_ctx)
+        least, total = needs.least(mode, n_ctx), needs.total(mode, n_ctx)
+        verdict = self._verdict(mode, least, total, where)
+        reason = self._verdict_reason(verdict, mode, n_ctx, total, where)
+        self._add("needed_bytes", least, needs.sum_of(mode), "derived")
+        self._add("total_bytes", total, "weights, KV cache and engine", "derived")
+        self._add("budget_bytes", self.budget, self.budget_reason, "measured")
+        self._add("spare_bytes", self.budget - total, "budget less total", "derived")
+        self._add("verdict", verdict, reason, "derived")
+        self._threads_row()
+        return Plan(
+            rows=tuple(self.rows), warnings=tuple(self.warnings), verdict=verdict, reason=reason, n_ctx=n_ctx,
+            max_ctx=needs.most_context(self._last_mode, self.budget), load_mode=mode, threads=self.threads,
+            weights=dict(self.facts.weights), weights_bytes=self.weights, kv_bytes=needs.kv(n_ctx),
+            kv_bytes_per_token=needs.kv_per_token(), buffers_bytes=needs.buffers(n_ctx), engine_bytes=engine,
+            needed_bytes=least, total_bytes=total, budget_bytes=self.budget, budget_reason=self.budget_reason,
+            pinned_bytes=where.pinned, ring_bytes=where.ring, expert_cache_bytes=where.expert_cache,
+            stream_bytes_per_token=where.stream_per_token,
+        )  # fmt: skip
+
+    @property
+    def _last_mode(self) -> str:
+        """The load mode that is left when memory is short."""
+        return "stream" if self.request.load_mode == "stream" else "mmap"
+
+    def _add(self, name: str, value: int | float | str, reason: str, provenance: str) -> None:
+        self.rows.append(Row(name, value, reason, provenance))
+
+    def _weights_rows(self) -> None:
+        for kind, n_bytes in self.facts.weights.items():
+            if n_bytes:
+                self._add(f"weights_{kind}_bytes", n_bytes, "sizes in the file, kinds from the names", "measured")
+        self._add("weights_bytes", self.weights, f"{self.facts.n_tensors} tensors of the file", "measured")
+
+    def _kv_rows(self, n_ctx: int) -> None:
+        r, s = self.request, self.shape
+        many = f" x {r.parallel} sequences" if r.parallel > 1 else ""
+        what = f"{s.n_layers} layers x {s.n_kv_heads} KV heads x {s.head_dim} values"
+        types = f"K {r.type_k} and V {r.type_v}"
+        self._add("kv_bytes", self.needs.kv(n_ctx), f"{what} x {n_ctx:,} positions{many}, {types}", "derived")
+        self._add("kv_bytes_per_token", self.needs.kv_per_token(), f"{what}, {types}", "derived")
+
+    def _engine_rows(self, mode: str, n_ctx: int) -> int:
+        buffers, engine = self.needs.buffers(n_ctx), self.needs.engine(mode, n_ctx)
+        what = f"activations of {self.request.ubatch_size} rows, rotations, logits, scratch of {self.threads} threads"
+        self._add("buffers_bytes", buffers, what, "derived")
+        worker = worker_bytes(self.shape.n_vocab) if mode == "stream" else WORKER_BYTES
+        api = API_BYTES if self.request.is_served or mode != "stream" else 0
+        beside = f", API process at most {mib(api)}" if api else ""
+        parts = f"worker at most {mib(worker)}{beside}, without weights and cache"
+        self._add("interpreter_bytes", worker + api, parts, "measured")
+        self._add("reserve_bytes", engine - worker - api - buffers, "what the kernel wants left over", "policy")
+        self._add("engine_bytes", engine, "buffers, interpreter and reserve", "derived")
+        return engine
+
+    def _context(self) -> int:
+        asked, trained = self.request.n_ctx, self.shape.n_ctx_train
+        if asked == 0:
+            return self._chosen_context(min(trained, DEFAULT_CTX))
+        n_ctx = whole_pages(asked)
+        rounded = "" if n_ctx == asked else f", rounded up to whole pages of {PAGE}"
+        self._add("n_ctx", n_ctx, f"asked for {asked:,}{rounded}", "operator")
+        if asked > trained:
+            self.warnings.append(
+                f"the model is trained on {trained:,} positions and {asked:,} are asked for; past the trained ones"
+                " answers may turn to nonsense"
+            )
+        return n_ctx
+
+    def _chosen_context(self, wish: int) -> int:
+        """Without a number of the user's, less context is better than no start."""
+        n_ctx = whole_pages(wish)
+        reason = f"the trained length is {self.shape.n_ctx_train:,}"
+        if wish < self.shape.n_ctx_train:
+            reason += f"; without ctx_size at most {DEFAULT_CTX:,} are taken"
+        mode = "mmap" if self.request.load_mode == "auto" else self.request.load_mode
+        if self.needs.least(mode, n_ctx) > self.budget:
+            most = self.needs.most_context(mode, self.budget)
+            if most >= min(LEAST_CTX, n_ctx):
+                n_ctx, reason = most, f"{reason}; more would not fit the memory"
+        self._add("n_ctx", n_ctx, reason, "policy")
+        return n_ctx
+
+    def _load_mode(self, n_ctx: int) -> str:
+        asked = self.request.load_mode
+        if asked != "auto":
+            mode, reason, source = asked, "asked for", "operator"
+        elif self.needs.least("resident", n_ctx) <= self.budget:
+            mode, reason, source = "resident", "weights, KV cache and engine fit: the fastest layout", "policy"
+        else:
+            mode, reason, source = "mmap", "a copy of the weights would not fit, the file's own pages may go", "policy"
+        self._add("load_mode", mode, reason, source)
+        return mode
+
+    def _residency(self, mode: str, n_ctx: int) -> Residency:
+        """Where the weights of a stream are; of other modes there is nothing to say."""
+        if mode != "stream":
+            return Residency(0, 0, 0, 0)
+        room = self.budget - self.needs.kv(n_ctx) - self.needs.engine(mode, n_ctx) - self.facts.weights["norms"]
+        found = residency(self.facts, room, self.request.expert_cache)
+        self._add("pinned_bytes", found.pinned, "kept in memory of our own, an even share of each layer", "policy")
+        self._add("ring_bytes", found.ring, "read ahead through it, over all layers", "policy")
+        if experts := self.facts.experts:
+            what = f"one token uses {experts.n_used} of {experts.n} experts in {experts.n_layers} layers"
+            self._add("cycle_floor_bytes", experts.cycle_bytes, f"{what}; a cache of less never hits", "derived")
+            source = "policy" if self.request.expert_cache is None else "operator"
+            why = "less than one token's experts was left: none" if found.is_cycle_cut else "what is left of the budget"
+            self._add("expert_cache_bytes", found.expert_cache, "asked for" if source == "operator" else why, source)
+            if 0 < found.expert_cache < experts.cycle_bytes:
+                self.warnings.append(
+                    f"an expert cache of {in_words(found.expert_cache)} can never hit, since one token uses"
+                    f" {in_words(experts.cycle_bytes)}; give it that or 0"
+                )
+        what = f"of {in_words(self.facts.dense_bytes)} that every token multiplies with, what is not pinned"
+        self._add("stream_bytes_per_token", found.stream_per_token, what, "derived")
+        return found
+
+    def _verdict(self, mode: str, least: int, total: int, where: Residency) -> Verdict:
+        if mode == "stream" and least <= self.budget < total and not where.ring:
+            return "TIGHT"  # only rows of the embedding are read
+        return verdict_of(total, least, self.budget, mode in ("resident", "mlock"))
+
+    def _verdict_reason(self, verdict: Verdict, mode: str, n_ctx: int, total: int, where: Residency) -> str:
+        spare = self.budget - total
+        if verdict == "NO":
+            return refusal(self.needs, mode, n_ctx, self.budget, self._last_mode)
+        if verdict == "PAGES" and mode == "stream":
+            reason = f"{in_words(where.pinned)} of the weights stay in memory, {in_words(where.stream_per_token)}"
+            return f"{reason} are read from disk for each token"
+        if verdict == "PAGES":
+            reason = (
+                f"the weights of {mib(self.weights)} do not fit the {mib(spare + self.weights)} left for their pages:"
+                " each token will read from disk, slowly; a smaller file or more memory helps"
+            )
+            self.warnings.append(reason)
+            return reason
+        if spare < 0:
+            return "all that a token multiplies with stays in memory; the embedding is read row by row"
+        tight = ", under a tenth of the budget" if verdict == "TIGHT" else ""
+        return f"all of it stays in memory, {in_words(spare)} of {in_words(self.budget)} are left{tight}"
+
+    def _threads_row(self) -> None:
+        best, reason = threads_for(self.machine)
+        asked = self.request.threads
+        if asked is None:
+            self._add("threads", best, reason, "measured")
+            return
+        self._add("threads", asked, "asked for", "operator")
+        if asked > best:
+            self.warnings.append(f"{asked} threads are more than {best} ({reason}); they will wait for each other")

@@ -1,0 +1,51 @@
+"""How much of a streamed model stays in memory, in bytes. Not here: which matrices, how fast that is.
+
+A token visits every dense matrix in a cycle, so a cache that forgets the oldest hits nothing: a fixed part is pinned
+and always hits. Routed experts are drawn anew for each token: they get a cache, behind the dense matrices, since of
+those every byte is read for certain.
+"""
+
+from typing import NamedTuple
+
+from engine.footprint import Experts, ModelFacts
+
+# What is read ahead, in pieces of a few MB over all layers. Each MiB of it is a MiB that cannot be pinned.
+RING_BYTES = 64 << 20
+
+
+class Residency(NamedTuple):
+    """Bytes; see Plan. `is_cycle_cut`: there was room for experts, but less than one token's, so none was given."""
+
+    pinned: int
+    ring: int
+    expert_cache: int
+    stream_per_token: int
+    is_cycle_cut: bool = False
+
+
+def residency(facts: ModelFacts, room: int, expert_cache: int | None = None) -> Residency:
+    """How `room` bytes are best spent; `expert_cache` fixes the cache's part of it. The ring is counted, even where
+    `room` is less."""
+    dense, experts = facts.dense_bytes, facts.experts
+    if experts is None:
+        if room >= dense:
+            return Residency(dense, 0, 0, 0)
+        ring = min(RING_BYTES, dense)
+        pinned = max(0, room - ring)
+        return Residency(pinned, ring, 0, dense - pinned)
+    ring = min(RING_BYTES, dense) if room - least_slots(experts) - (expert_cache or 0) < dense else 0
+    slots = least_slots(experts)
+    left = max(0, room - ring - slots)
+    if expert_cache is not None:
+        cache = min(expert_cache, experts.n_bytes)
+        pinned = min(dense, max(0, left - cache))
+        return Residency(pinned, ring + slots, cache, dense - pinned)
+    pinned = min(dense, left)
+    cache = min(left - pinned, experts.n_bytes)
+    is_cut = 0 < cache < experts.cycle_bytes
+    return Residency(pinned, ring + slots, 0 if is_cut else cache, dense - pinned, is_cut)
+
+
+def least_slots(experts: Experts) -> int:
+    """Room for the experts that one layer computes with and those that are read meanwhile."""
+    return 2 * experts.n_used * experts.largest_bytes
