@@ -94,6 +94,9 @@ class Metrics:
     def _vllm(self) -> None:
         self._prompt = self._counter("colibri_prompt_tokens_total", "Prompt tokens of finished answers", "model_name")
         self._generated = self._counter("colibri_generation_tokens_total", "Generated tokens", "model_name")
+        spec = "colibri_spec_decode_num_"
+        self._drafted = self._counter(f"{spec}draft_tokens_total", "Guessed tokens that were computed", "model_name")
+        self._accepted = self._counter(f"{spec}accepted_tokens_total", "Guessed tokens that were right", "model_name")
         self._success = self._counter(
             "colibri_request_success_total", "Finished answers", "model_name", "finished_reason")  # fmt: skip
         self._ttft = self._histogram("time_to_first_token_seconds", "From arrival to the first piece")
@@ -189,6 +192,8 @@ class Metrics:
         self._l_max.set(self._most_tokens)
         self._prompt.labels(model).inc(done.n_prompt)
         self._generated.labels(model).inc(done.n_generated)
+        self._drafted.labels(model).inc(times.get("draft_n", 0))
+        self._accepted.labels(model).inc(times.get("draft_n_accepted", 0))
         self._success.labels(model, done.finish_reason).inc()
         self._queue.labels(model).observe(times["queue_ms"] / 1000)
         self._e2e.labels(model).observe(since_submit_s)

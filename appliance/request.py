@@ -92,9 +92,9 @@ class Done:
     """The last event. `n_generated` counts the end token too, as llama-server does; `ids` of pieces do not hold it.
 
     `timings` has llama-server's names (cache_n, prompt_n, prompt_ms, prompt_per_token_ms, prompt_per_second,
-    predicted_n, predicted_ms, predicted_per_token_ms, predicted_per_second) and queue_ms; prompt_n leaves the cached
-    tokens out, while `n_prompt` counts all. `handoff` is the reason when the text is a hand-over to a person and no
-    model wrote it.
+    predicted_n, predicted_ms, predicted_per_token_ms, predicted_per_second; with guesses draft_n, draft_n_accepted) and
+    queue_ms; prompt_n leaves the cached tokens out, while `n_prompt` counts all. `handoff` is the reason when the text
+    is a hand-over to a person and no model wrote it.
     """
 
     finish_reason: FinishReason

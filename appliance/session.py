@@ -52,6 +52,7 @@ class Session:
         self._text: TextStream
         self._pending: list[tuple[int, list[TokenLogprob]]] = []
         self._n_generated = 0
+        self._drafted = 0, 0
         self._clock = _Clock()
 
     def run(self, engine: EngineLike) -> None:
@@ -91,6 +92,7 @@ class Session:
         try:
             finish = self._steps(engine, seq, eog_ids)
             n_cached, seed = getattr(seq, "n_cached", 0), seq.seed
+            self._drafted = getattr(seq, "n_drafted", 0), getattr(seq, "n_accepted", 0)
         finally:
             with self._leaving:
                 self._ended = True
@@ -114,13 +116,14 @@ class Session:
                     return self._end(out.finish)
                 continue
             self.phase = "decode"
-            self._clock.token()
-            self._n_generated += 1
-            self.n_done, self.n_total = self._n_generated, seq.n_predict
-            if out.token not in eog_ids:
-                self._take(out)
-                if self._text.stopped is not None:
-                    return "stop"
+            for one in (out, *out.more):
+                self._clock.token()
+                self._n_generated += 1
+                self.n_done, self.n_total = self._n_generated, seq.n_predict
+                if one.token not in eog_ids:
+                    self._take(one)
+                    if self._text.stopped is not None:
+                        return "stop"
             if out.finish is not None:
                 return self._end(out.finish)
         return None
@@ -183,6 +186,8 @@ class Session:
     def _done(self, finish: FinishReason, stop: str | None, n_cached: int, seed: int | None) -> Frame:
         n_prompt = len(self.request.prompt_ids)
         timings = self._clock.timings(n_prompt, n_cached, self._n_generated)
+        if self._drafted[0]:
+            timings |= {"draft_n": self._drafted[0], "draft_n_accepted": self._drafted[1]}
         return done_frame(self.request.id, Done(finish, stop, n_prompt, n_cached, self._n_generated, timings, seed))
 
 

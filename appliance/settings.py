@@ -122,6 +122,15 @@ class Settings(BaseModel):
     parallel: int = knob(
         1, "sequences computed at once; others wait in the queue", "engine", "engine.load",
         "one generation at a time", short=("-np",), ge=1, le=1)
+    spec_type: Literal["auto", "none", "ngram-simple"] = knob(
+        "auto", "guess tokens from the text so far and compute several a pass, same answer: auto, none, ngram-simple",
+        "engine", "engine.speculate", "ngram-simple where each pass over a dense model reads from disk, else none")
+    spec_ngram_simple_size_n: int = knob(
+        1, "last tokens at least that must stand earlier in the text for a guess", "engine", "engine.lookup",
+        "how often guesses are right is measured, short ones too", ge=1, le=32)
+    spec_ngram_simple_size_m: int = knob(
+        15, "most guesses in one pass", "engine", "engine.meter", "a pass of 16 rows; fewer where more do not pay",
+        ge=1, le=15)
     numa: Literal["off", "distribute", "isolate", "numactl"] = knob(
         "off", "memory on several nodes: off, distribute (over all), isolate (the one with most room), numactl (as is)",
         "engine", "appliance.machine.numa", "one node needs nothing")
@@ -229,6 +238,9 @@ class Settings(BaseModel):
             "type_v": self.cache_type_v,
             "load_mode": self.load_mode,
             "n_parallel": self.parallel,
+            "spec_type": self.spec_type,
+            "spec_ngram_simple_size_n": self.spec_ngram_simple_size_n,
+            "spec_ngram_simple_size_m": self.spec_ngram_simple_size_m,
         }
 
     def engine_options(self) -> "EngineOptions":

@@ -10,6 +10,7 @@ of one sequence. Every number depends on its sequence's ids alone, not on what e
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
@@ -25,9 +26,11 @@ from engine.kernels import step
 from engine.kernels.program import Buffer, Recorded
 from engine.kernels.team import Team
 from engine.kernels.timing import OpTime
+from engine.meter import PassTimes
 from engine.rows import RowTable
 from engine.sampling import SamplerSlot, Sampling
 from engine.sequence import Part, Sequence, StepOut, share
+from engine.speculate import Drafting, Speculator
 
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
 
@@ -43,7 +46,7 @@ class NotFinite(EngineFailed):
 @dataclass(frozen=True, slots=True)
 class Machinery:
     """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
-    point into."""
+    point into; `drafting` says how next tokens are guessed, None that they are not."""
 
     team: Team
     program: Recorded
@@ -53,6 +56,7 @@ class Machinery:
     n_out: int
     keep: tuple[Any, ...]
     close: Callable[[], None]
+    drafting: Drafting | None = None
 
 
 class Engine:
@@ -65,6 +69,7 @@ class Engine:
         self._rows = RowTable(self._words, info.ubatch_size, machinery.n_out)
         self._budget = min(info.ubatch_size, info.batch_size)
         self._turn = 0
+        self._times = PassTimes()
 
     # --- sequences ---
 
@@ -94,7 +99,10 @@ class Engine:
         if like is not None:
             kv.truncate(_common(prompt[:-1], like.prompt[: kv.length]))
         room = self.info.n_ctx - len(prompt)
-        return Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
+        seq = Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
+        if self._m.drafting is not None:
+            seq.speculator = Speculator(prompt.tolist(), self._m.drafting, self._times)
+        return seq
 
     def close(self, seq: Sequence) -> None:
         """Give the sequence's pages back; closing twice does nothing."""
@@ -111,6 +119,20 @@ class Engine:
         """
         assert sequences and len(set(sequences)) == len(sequences), "each sequence once"
         assert all(s.finish is None for s in sequences), "a sequence has ended"
+        n_making = sum(s.phase == "decode" for s in sequences)
+        for s in sequences:
+            s.guess(n_making)
+        try:
+            return self._step(sequences)
+        except NotFinite as broken:
+            if broken.sequences or not any(s.draft for s in sequences):
+                raise
+            for s in sequences:  # rows of guesses alone, which nobody would have computed without them
+                s.draft = []
+            return self._step(sequences)
+
+    def _step(self, sequences: Several[Sequence]) -> list[StepOut]:
+        began = time.perf_counter()
         parts = share(sequences, self._budget, self._rows.max_out)
         self._rows.clear()
         asked = [self._ask(part) for part in parts]
@@ -119,6 +141,8 @@ class Engine:
         outs = {s: s.waited() for s in sequences}
         for part, samplers in zip(parts, asked, strict=True):
             outs[part.seq] = self._settle(part, samplers)
+        if self._m.drafting is not None and all(part.wanted == len(part.ids) for part in parts):
+            self._times.took(self._rows.n_rows, time.perf_counter() - began)
         return [outs[s] for s in sequences]
 
     def _ask(self, part: Part) -> list[SamplerSlot]:
@@ -149,6 +173,8 @@ class Engine:
             seq.kv.advance(1)
             made.append(seq.take(sampler.result(), phase))
         seq.n_logits, seq.draft = len(made), []
+        if seq.speculator is not None:
+            seq.speculator.settle([one.token for one in made if one.token is not None], len(guesses))
         return replace(made[0], more=tuple(made[1:]), finish=seq.finish) if len(made) > 1 else made[0]
 
     def _run(self, parts: Several[Part] = (), asked: Several[list[SamplerSlot]] = ()) -> bool:
@@ -160,7 +186,7 @@ class Engine:
         if self._words[step.ERROR // 8]:
             if fault := self._m.team.fault(self._m.program):
                 raise EngineFailed(fault)
-            raise NotFinite([p.seq for p, slots in zip(parts, asked, strict=True) if any(s.failed for s in slots)])
+            raise NotFinite([p.seq for p, slots in zip(parts, asked, strict=True) if slots and slots[0].failed])
         self._words[step.CANCEL // 8] = 0
         return False
 

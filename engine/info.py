@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """Facts of a loaded engine; sizes in bytes, `n_ctx` in positions, `isa` with its reason."""
+    """Facts of a loaded engine; sizes in bytes, `n_ctx` in positions, `isa` with its reason,
+    `spec_type` how next tokens are guessed."""
 
     name: str
     architecture: str
@@ -29,4 +30,5 @@ class EngineInfo:
     weights_bytes: int
     kv_bytes: int
     model_digest: str
+    spec_type: str = "none"
     notes: tuple[str, ...] = ()

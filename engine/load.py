@@ -24,6 +24,7 @@ from engine.models.parts import Parts
 from engine.models.registry import ARCHITECTURES
 from engine.models.shape import DecoderShape
 from engine.planner import Machine, Plan, PlanRequest, plan
+from engine.speculate import MOST_GUESSES, Drafting, spec_type_of
 from engine.weights.placement import place_mapped, place_resident
 from engine.weights.store import Store
 
@@ -44,6 +45,9 @@ class EngineOptions:
     type_v: str = "f16"
     load_mode: str = "auto"
     n_parallel: int = 1
+    spec_type: str = "auto"
+    spec_ngram_simple_size_n: int = 1
+    spec_ngram_simple_size_m: int = MOST_GUESSES
 
 
 def _silent(stage: str, done: int, total: int, note: str) -> None:
@@ -91,11 +95,12 @@ def _build(
     parts = Parts(shape, store.matrices, kv, rows, out_rows(options.n_parallel), team_size)
     model.record(parts)
     team = Team(team_size, _cpus(machine, team_size))
+    spec_type = spec_type_of(options.spec_type, chosen.load_mode, not chosen.weights["experts"])
     machinery = Machinery(
         team, parts.program.finish(), kv, parts.logits, parts.ld_logits, parts.max_out, keep=(parts, arena, model),
-        close=store.close,
+        close=store.close, drafting=_drafting(options, spec_type),
     )
-    info = _info(gguf, shape, chosen, options, kv, rows, tuple(notes))
+    info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes))
     on_progress("ready", 1, 1, "")
     return Engine(info, machinery)
 
@@ -127,6 +132,12 @@ def _cpus(machine: Machine, threads: int) -> tuple[int, ...]:
     return tuple(machine.cpu_mask[:threads]) if alone else ()
 
 
+def _drafting(options: EngineOptions, spec_type: str) -> Drafting | None:
+    if spec_type == "none":
+        return None
+    return Drafting(options.spec_ngram_simple_size_n, options.spec_ngram_simple_size_m)
+
+
 def _digest(gguf: GgufFile) -> str:
     """Names a file without reading its weights: SHA-256 of its header and its size."""
     h = hashlib.sha256(str(gguf.n_bytes).encode())
@@ -137,7 +148,7 @@ def _digest(gguf: GgufFile) -> str:
 
 def _info(
     gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, kv: KvCache, rows: int,
-    notes: tuple[str, ...],
+    spec_type: str, notes: tuple[str, ...],
 ) -> EngineInfo:  # fmt: skip
     name = gguf.metadata.get("general.name")
     n_params = sum(t.k * t.n_rows for t in gguf.tensors.values())
@@ -148,5 +159,5 @@ def _info(
         threads=options.threads, threads_batch=options.threads_batch, batch_size=options.batch_size,
         ubatch_size=rows, n_parallel=options.n_parallel, isa=ISA.level, isa_reason=ISA.reason, cpu=ISA.cpu,
         weights_bytes=chosen.weights_bytes,
-        kv_bytes=kv.n_bytes, model_digest=_digest(gguf), notes=notes,
+        kv_bytes=kv.n_bytes, model_digest=_digest(gguf), spec_type=spec_type, notes=notes,
     )  # fmt: skip

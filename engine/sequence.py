@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engine.cache.kv import KvSequence
 from engine.sampling import Choice, SamplerSlot
+from engine.speculate import Speculator
 
 Phase = Literal["prefill", "decode"]
 Finish = Literal["stop", "length"]
@@ -55,6 +56,7 @@ class Sequence:
     logits_row: int = 0
     n_logits: int = 0
     turn: int = 0  # rises with every time that a sequence has rows: the least has waited longest
+    speculator: Speculator | None = None
 
     @property
     def n_read(self) -> int:
@@ -64,6 +66,21 @@ class Sequence:
     @property
     def phase(self) -> Phase:
         return "prefill" if self.n_read < len(self.prompt) else "decode"
+
+    def guess(self, n_making: int) -> None:
+        """Draft what pays in a step of so many sequences that make tokens, where a speculator is there to guess."""
+        if self.speculator is not None and self.phase == "decode" and not self.draft:
+            self.draft = self.speculator.guess(self.n_predict - self.n_generated - 1, n_making)
+
+    @property
+    def n_drafted(self) -> int:
+        """Guesses of its speculator that were computed so far."""
+        return self.speculator.n_drafted if self.speculator else 0
+
+    @property
+    def n_accepted(self) -> int:
+        """Those of them that became tokens."""
+        return self.speculator.n_accepted if self.speculator else 0
 
     def waited(self, cancelled: bool = False) -> StepOut:
         """A step that brought this sequence nothing."""

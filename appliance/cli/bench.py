@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     printer, ceilings = Printer(args.output), dict[int, float | None]()
     count = itertools.count(1)
     for engine_flags in engines:
-        local = Local(_settings(args, {**engine_flags, "ctx_size": needed}), with_text=False)
+        local = Local(_settings(args, {**engine_flags, "ctx_size": needed, "spec_type": "none"}), with_text=False)
         bench = _Bench(local, args.repeat, not args.no_warmup)
         for test in tests:
             row = bench.row(test, f"{next(count)}/{n_tests}")

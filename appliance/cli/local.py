@@ -133,7 +133,7 @@ class Local:
         """What `stats` says of the engine."""
         info = self.engine.info
         names = ("architecture", "n_ctx", "n_ctx_train", "n_params", "threads", "threads_batch", "batch_size",
-                 "ubatch_size", "load_mode", "type_k", "type_v", "isa", "weights_bytes", "kv_bytes",
+                 "ubatch_size", "load_mode", "spec_type", "type_k", "type_v", "isa", "weights_bytes", "kv_bytes",
                  "model_digest")  # fmt: skip
         known = {name: getattr(info, name) for name in names}
         return {"model": self.path.name, **known, "load_ms": round(self.load_ms, 3)}
@@ -166,20 +166,24 @@ class _Generation(NamedTuple):
                 if out.phase == "prefill":
                     yield Prefill(out.done, out.total)
                 finish = out.finish
-                if out.token is None:
-                    continue
-                last = time.perf_counter()
-                n += 1
-                first = last if n == 1 else first
-                text = "" if out.token in vocab.eog_ids else stream.push(out.token)
-                if stream.stopped is not None:
-                    finish = "stop"
-                yield Token(out.token, text, out.logprob, out.top)
+                for one in (out, *out.more):
+                    if one.token is None:
+                        break
+                    last = time.perf_counter()
+                    n += 1
+                    first = last if n == 1 else first
+                    text = "" if one.token in vocab.eog_ids else stream.push(one.token)
+                    yield Token(one.token, text, one.logprob, one.top)
+                    if stream.stopped is not None:
+                        finish = "stop"
+                        break
         finally:
             engine.close(seq)
         rest = "" if stream.stopped is not None else stream.finish()
-        seed = seq.seed
-        yield End(rest, finish, timings(len(self.ids), first - start, n, last - first), seed)
+        times = timings(len(self.ids), first - start, n, last - first)
+        if seq.n_drafted:
+            times |= {"draft_n": seq.n_drafted, "draft_n_accepted": seq.n_accepted}
+        yield End(rest, finish, times, seq.seed)
 
 
 def timings(prompt_n: int, prompt_s: float, predicted_n: int, predicted_s: float) -> dict[str, float]:

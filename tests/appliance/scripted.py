@@ -93,6 +93,7 @@ class StepOut:
     top: list[tuple[int, float]] = field(default_factory=list)
     finish: str | None = None
     cancelled: bool = False
+    more: tuple["StepOut", ...] = ()
 
 
 @dataclass

@@ -5,7 +5,7 @@ from appliance.request import Done, Piece, Prefill, Queued
 
 TIMINGS = {
     "cache_n": 0, "prompt_n": 10, "prompt_ms": 500.0, "prompt_per_second": 20.0, "predicted_n": 4,
-    "predicted_ms": 2000.0, "predicted_per_second": 2.0, "queue_ms": 250.0,
+    "predicted_ms": 2000.0, "predicted_per_second": 2.0, "queue_ms": 250.0, "draft_n": 5, "draft_n_accepted": 2,
 }  # fmt: skip
 
 
@@ -34,6 +34,8 @@ def test_one_answer_fills_all_three_groups() -> None:
     assert found["llamacpp:tokens_predicted_total"] == 4
     assert found["llamacpp:predicted_tokens_seconds"] == 2.0
     assert found["llamacpp:n_tokens_max"] == 14
+    assert found['colibri_spec_decode_num_draft_tokens_total{model_name="m"}'] == 5
+    assert found['colibri_spec_decode_num_accepted_tokens_total{model_name="m"}'] == 2
     assert found['colibri_request_success_total{finished_reason="stop",model_name="m"}'] == 1
     assert found['colibri_time_to_first_token_seconds_sum{model_name="m"}'] == 1.0
     assert found['colibri_inter_token_latency_seconds_count{model_name="m"}'] == 2

@@ -89,6 +89,30 @@ async def test_ids_and_text_are_the_engines_own(served: Served, model: Path) -> 
     assert (done.finish_reason, done.n_prompt, done.n_generated) == ("length", len(PROMPT), 40)
 
 
+async def test_guessing_gives_the_same_events_and_counts_in_the_timings(served: Served, model: Path) -> None:
+    asked = [ask(f"g{i}", [9, 8, 7] * 12, 60, n_logprobs=i) for i in range(2)]
+    plain = [await answer(served[0], one) for one in asked]
+    supervisor = Supervisor(WorkerSpec(str(model), {**OPTIONS, "spec_type": "ngram-simple"}))
+    dispatcher = Dispatcher(supervisor)
+    await supervisor.start()
+    async with asyncio.timeout(GUARD_S):
+        await supervisor.ready()
+    guessed = [await answer(dispatcher, one) for one in asked]
+    await supervisor.stop()
+    await dispatcher.close()
+    n_guessed = 0.0
+    for want, got in zip(plain, guessed, strict=True):
+        assert (ids(got), text(got)) == (ids(want), text(want))
+        lps = [[lp for event in events if isinstance(event, Piece) for lp in event.logprobs] for events in (want, got)]
+        assert lps[0] == lps[1]
+        assert isinstance(got[-1], Done) and isinstance(want[-1], Done)
+        assert got[-1].n_generated == want[-1].n_generated == 60 and "draft_n" not in want[-1].timings
+        drafted = got[-1].timings.get("draft_n", 0)
+        assert 0 <= got[-1].timings.get("draft_n_accepted", 0) <= drafted
+        n_guessed += drafted
+    assert n_guessed > 0
+
+
 async def test_the_facts_of_a_ready_worker(served: Served) -> None:
     _, supervisor = served
     info = supervisor.info

@@ -64,6 +64,27 @@ def test_the_chat_template_is_used_unless_raw(model: str) -> None:
     assert len(templated) > len(raw)
 
 
+def test_guessing_gives_the_same_answer_and_says_how_often_it_was_right(model: str) -> None:
+    words = ("run", "-m", model, "--raw", "-p", "the bird " * 20, "-n", "200", "--temp", "0.3", "--seed", "3")
+    plain = answered(*words, "--logprobs", "1")
+    guessed = answered(*words, "--logprobs", "1", "--spec-type", "ngram-simple")
+    kept = ("prompt_tokens", "tokens", "text", "finish_reason", "logprobs")
+    assert [guessed[key] for key in kept] == [plain[key] for key in kept]
+    assert "draft_n" not in plain["timings"] and plain["stats"]["spec_type"] == "none"
+    assert 0 <= guessed["timings"]["draft_n_accepted"] <= guessed["timings"]["draft_n"] > 0
+    assert guessed["stats"]["spec_type"] == "ngram-simple"
+
+
+def test_a_stop_text_within_a_run_of_right_guesses(model: str) -> None:
+    words = ("run", "-m", model, "--raw", "-p", "the bird " * 20, "-n", "200", "--temp", "0")
+    whole = answered(*words)["text"]
+    for start in range(3, len(whole) - 3, 40):
+        stop = whole[start : start + 3]
+        plain, guessed = (answered(*words, "--stop", stop, *more) for more in ((), ("--spec-type", "ngram-simple")))
+        assert plain["text"] == guessed["text"] == whole[: whole.index(stop)]
+        assert plain["tokens"] == guessed["tokens"]
+
+
 def test_n_0_reads_nothing_and_says_length(model: str) -> None:
     found = answered("run", "-m", model, "-p", "a", "-n", "0")
     assert found["tokens"] == [] and found["finish_reason"] == "length"
