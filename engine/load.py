@@ -4,7 +4,6 @@ header -> shape -> plan -> claims -> kernels compiled -> weights placed -> progr
 the machine offers (the caller reads it), profiles, processes.
 """
 
-import hashlib
 import importlib
 import os
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 from engine.cache.kv import KvCache
 from engine.footprint import out_rows
 from engine.generate import Engine, Machinery
+from engine.gguf.digest import model_digest
 from engine.gguf.reader import GgufFile, read_gguf
 from engine.info import EngineInfo
 from engine.kernels.isa import ISA
@@ -138,14 +138,6 @@ def _drafting(options: EngineOptions, spec_type: str) -> Drafting | None:
     return Drafting(options.spec_ngram_simple_size_n, options.spec_ngram_simple_size_m)
 
 
-def _digest(gguf: GgufFile) -> str:
-    """Names a file without reading its weights: SHA-256 of its header and its size."""
-    h = hashlib.sha256(str(gguf.n_bytes).encode())
-    with gguf.path.open("rb") as file:
-        h.update(file.read(gguf.data_offset))
-    return h.hexdigest()
-
-
 def _info(
     gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, kv: KvCache, rows: int,
     spec_type: str, notes: tuple[str, ...],
@@ -159,5 +151,5 @@ def _info(
         threads=options.threads, threads_batch=options.threads_batch, batch_size=options.batch_size,
         ubatch_size=rows, n_parallel=options.n_parallel, isa=ISA.level, isa_reason=ISA.reason, cpu=ISA.cpu,
         weights_bytes=chosen.weights_bytes,
-        kv_bytes=kv.n_bytes, model_digest=_digest(gguf), spec_type=spec_type, notes=notes,
+        kv_bytes=kv.n_bytes, model_digest=model_digest(gguf), spec_type=spec_type, notes=notes,
     )  # fmt: skip

@@ -21,6 +21,7 @@ COMMANDS = {
     "logits": ("logits", "the likeliest next tokens after each given token"),
     "inspect": ("inspect", "what a GGUF file holds"),
     "plan": ("plan", "where the memory will go, and whether it fits"),
+    "relayout": ("relayout", "a copy of a model whose experts lie together on disk, and back"),
     "config": ("config", "every setting in force, and where it came from"),
     "profile": ("profile", "named sets of settings: list, check, compare, change, put in force"),
     "status": ("status", "what the running service does, as plain text"),

@@ -37,6 +37,14 @@ class Progress:
             self._last = now
             print(words, file=self._out, flush=True)
 
+    def share(self, words: str, done: int, total: int) -> None:
+        """Say what is done of a long work: over the line on a terminal, seldom elsewhere."""
+        now = time.monotonic()
+        if done < total and now - self._last < (0.1 if self._is_terminal else EVERY_S):
+            return
+        self._last = now
+        self.say_over(f"{words} {100 * done // max(1, total)}%")
+
     def say_over(self, words: str) -> None:
         """Replace the terminal's current line; elsewhere a line of its own."""
         if self._is_terminal:

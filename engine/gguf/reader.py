@@ -72,6 +72,11 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         raise BadModelFile(f"{name}: cannot be read ({reason.lower()})") from None
 
 
+def parse_gguf(path: Path, file: BinaryIO, n_bytes: int) -> GgufFile:
+    """The header at the start of `file`, of a file that has `n_bytes` in all; BadModelFile says nothing of its name."""
+    return _Header(path, file, n_bytes).read()
+
+
 class _Header:
     """A cursor over the file's head. `buf` holds all bytes read so far and grows on demand."""
 

@@ -2,8 +2,9 @@
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from engine.errors import BadModelFile
 from engine.gguf import layout as lay
@@ -11,8 +12,16 @@ from engine.gguf.layout import quoted
 from engine.gguf.reader import Value
 from engine.quants.registry import TYPES
 
+
+class Stretch(Protocol):
+    """Data that is fetched while it is written: its bytes in all, and they piece by piece."""
+
+    def __len__(self) -> int: ...
+    def chunks(self) -> Iterable[bytes | memoryview]: ...
+
+
 # (name, dims with the contiguous dimension first, type name, data)
-Tensor = tuple[str, Sequence[int], str, bytes | memoryview]
+Tensor = tuple[str, Sequence[int], str, bytes | memoryview | Stretch]
 
 
 def write_gguf(
@@ -39,7 +48,8 @@ def write_gguf(
                 n_header += len(piece)
             file.write(bytes(lay.padded(n_header, alignment) - n_header))
             for _, _, _, data in tensors:
-                file.write(data)
+                for chunk in (data,) if isinstance(data, bytes | memoryview) else data.chunks():
+                    file.write(chunk)
                 file.write(bytes(lay.padded(len(data), alignment) - len(data)))
         spare.replace(path)
     finally:
