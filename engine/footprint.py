@@ -122,11 +122,21 @@ def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: in
     n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
     rows = min(ubatch_size, whole_pages(n_ctx))
     # Activations are kept as float32 and as blocks of 40 bytes per 32 values, for whichever type reads them.
-    acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 6 * (shape.n_embd + n_q + shape.n_ff)
+    acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 6 * (shape.n_embd + n_q)
+    acts += 0 if shape.n_experts else 6 * shape.n_ff
     tiles, logits = whole_pages(n_ctx) // PAGE, 4 * out_rows(parallel) * (shape.n_vocab + 7)
     partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
     scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024
-    return rows * acts + partials + 4 * shape.rope_dim * n_ctx + logits + threads * scratch
+    whole = rows * acts + partials + 4 * shape.rope_dim * n_ctx + logits + threads * scratch
+    return whole + (_mixture_bytes(shape, rows, threads) if shape.n_experts else 0)
+
+
+def _mixture_bytes(shape: DecoderShape, rows: int, threads: int) -> int:
+    """Scores, lists, a hidden row for each row and expert of its own; for each thread the input rows of one expert."""
+    slot = 32 + 11 * shape.n_ff_exp
+    table = shape.n_experts * (32 * shape.n_layers + 24) + 32
+    thread = 48 * 1024 + 64 * max(shape.n_embd, shape.n_ff_exp) + 64 * 7 * shape.n_embd
+    return rows * (4 * (shape.n_experts + 7) + shape.n_used * slot) + table + threads * thread
 
 
 def engine_bytes(buffers: int) -> int:

@@ -1,4 +1,4 @@
-"""Exact float32 forward of a GGUF llama model in plain numpy: what every engine's logits are judged by.
+"""Exact float32 forward of a GGUF llama or qwen3moe model in plain numpy: what every engine's logits are judged by.
 
 Weights are dequantised to float32 and multiplied as such: no activation is ever rounded to fewer bits. Sums that run
 over a row alone (norms, softmax, rope angles) are float64. Slow and obvious on purpose; it shares no line with the
@@ -19,11 +19,12 @@ F32 = NDArray[np.float32]
 
 
 class Reference:
-    """A llama model as float32 arrays of shape (rows, k); refuses by KeyError or ValueError what it cannot compute."""
+    """A model as float32 arrays of shape (rows, k); refuses by KeyError or ValueError what it cannot compute."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         gguf = read_gguf(path)
         self.gguf = gguf
+        self.arch = str(gguf.metadata["general.architecture"])
         self.n_layers = self._int("block_count")
         self.n_heads = self._int("attention.head_count")
         self.n_kv_heads = self._int("attention.head_count_kv", self.n_heads)
@@ -36,7 +37,7 @@ class Reference:
         }
         embed = self.weights["token_embd.weight"]
         self.head = self.weights.get("output.weight", embed)
-        self.frequencies, self.magnitude = _rope(gguf, self.head_dim, self.weights.get("rope_freqs.weight"))
+        self.frequencies, self.magnitude = _rope(gguf, self.arch, self.head_dim, self.weights.get("rope_freqs.weight"))
 
     def logits(self, ids: Sequence[int]) -> F32:
         """(len(ids), n_vocab): row i scores the token after ids[i], having seen ids[: i + 1]."""
@@ -47,16 +48,33 @@ class Reference:
             layer = f"blk.{i}."
             h = self._norm(x, w[f"{layer}attn_norm.weight"])
             q, k, v = (self._heads(h @ w[f"{layer}attn_{part}.weight"].T) for part in "qkv")
-            attended = self._attend(_rotate(q, cos, sin), _rotate(k, cos, sin), v)
+            if self.arch == "qwen3moe":
+                q, k = (self._norm(x, w[f"{layer}attn_{part}_norm.weight"]) for x, part in ((q, "q"), (k, "k")))
+                attended = self._attend(_rotate_halves(q, cos, sin), _rotate_halves(k, cos, sin), v)
+            else:
+                attended = self._attend(_rotate(q, cos, sin), _rotate(k, cos, sin), v)
             x = x + attended @ w[f"{layer}attn_output.weight"].T
             h = self._norm(x, w[f"{layer}ffn_norm.weight"])
-            gate = (h @ w[f"{layer}ffn_gate.weight"].T).astype(np.float64)
-            silu = (gate / (1.0 + np.exp(-gate))).astype(np.float32)
-            x = x + (silu * (h @ w[f"{layer}ffn_up.weight"].T)) @ w[f"{layer}ffn_down.weight"].T
+            if self.arch == "qwen3moe":
+                x = x + self._mixture(h, layer)
+            else:
+                x = x + _swiglu(h, *(w[f"{layer}ffn_{part}.weight"] for part in ("gate", "up", "down")))
         return np.asarray(self._norm(x, w["output_norm.weight"]) @ self.head.T, np.float32)
 
+    def _mixture(self, h: F32, layer: str) -> F32:
+        """Each row through its likeliest experts, weighted by their shares of those experts' probability."""
+        gate, up, down = (self.weights[f"{layer}ffn_{part}_exps.weight"] for part in ("gate", "up", "down"))
+        scores = (h @ self.weights[f"{layer}ffn_gate_inp.weight"].T).astype(np.float64)
+        out = np.zeros_like(h)
+        for row, score in enumerate(scores):
+            chosen = np.argsort(-score, kind="stable")[: self._int("expert_used_count")]
+            weights = np.exp(score[chosen] - score.max())
+            for e, weight in zip(chosen, weights / weights.sum(), strict=True):
+                out[row] += np.float32(weight) * _swiglu(h[row : row + 1], gate[e], up[e], down[e])[0]
+        return out
+
     def _norm(self, x: F32, gain: F32) -> F32:
-        mean = np.mean(np.square(x, dtype=np.float64), axis=1, keepdims=True)
+        mean = np.mean(np.square(x, dtype=np.float64), axis=-1, keepdims=True)
         return np.asarray((x / np.sqrt(mean + self.eps)) * gain, np.float32)
 
     def _heads(self, x: F32) -> F32:
@@ -89,9 +107,9 @@ class Reference:
         return float(self._value(key, None))
 
     def _value(self, key: str, default: int | None) -> int | float:
-        value = self.gguf.metadata.get(f"llama.{key}", default)
+        value = self.gguf.metadata.get(f"{self.arch}.{key}", default)
         if not isinstance(value, int | float):
-            raise ValueError(f"llama.{key} is {value!r}; the reference needs a number")
+            raise ValueError(f"{self.arch}.{key} is {value!r}; the reference needs a number")
         return value
 
 
@@ -104,17 +122,32 @@ def _rotate(x: F32, cos: F32, sin: F32) -> F32:
     return out
 
 
-def _rope(gguf: GgufFile, head_dim: int, factors: F32 | None) -> tuple[NDArray[np.float64], float]:
+def _swiglu(h: F32, gate: F32, up: F32, down: F32) -> F32:
+    g = (h @ gate.T).astype(np.float64)
+    silu = (g / (1.0 + np.exp(-g))).astype(np.float32)
+    return np.asarray((silu * (h @ up.T)) @ down.T, np.float32)
+
+
+def _rotate_halves(x: F32, cos: F32, sin: F32) -> F32:
+    """Rope on pairs (0, n / 2), (1, n / 2 + 1) ...: the order qwen files are stored for. Dims past the pairs stay."""
+    n = cos.shape[1]
+    first, second = x[..., :n], x[..., n : 2 * n]
+    out = x.copy()
+    out[..., :n], out[..., n : 2 * n] = first * cos - second * sin, first * sin + second * cos
+    return out
+
+
+def _rope(gguf: GgufFile, arch: str, head_dim: int, factors: F32 | None) -> tuple[NDArray[np.float64], float]:
     """(radians per position of each pair, magnitude). `factors` (llama 3's long context) divide the frequencies.
 
     yarn: pairs that turn more than beta_fast times within the trained context keep their frequency, those under
     beta_slow are slowed by the factor, a ramp lies between; magnitude 1 + 0.1 ln(factor) (arXiv 2309.00071).
     """
     m = gguf.metadata
-    n = int(m.get("llama.rope.dimension_count", head_dim))  # type: ignore[arg-type]
-    base = float(m.get("llama.rope.freq_base", 10000.0))  # type: ignore[arg-type]
-    kind = m.get("llama.rope.scaling.type", "linear")
-    factor = float(m.get("llama.rope.scaling.factor", m.get("llama.rope.scale_linear", 1.0)) or 1.0)  # type: ignore[arg-type]
+    n = int(m.get(f"{arch}.rope.dimension_count", head_dim))  # type: ignore[arg-type]
+    base = float(m.get(f"{arch}.rope.freq_base", 10000.0))  # type: ignore[arg-type]
+    kind = m.get(f"{arch}.rope.scaling.type", "linear")
+    factor = float(m.get(f"{arch}.rope.scaling.factor", m.get(f"{arch}.rope.scale_linear", 1.0)) or 1.0)  # type: ignore[arg-type]
     frequencies = base ** (-np.arange(0, n, 2) / n)
     if factors is not None:
         frequencies = frequencies / factors.astype(np.float64)
@@ -124,9 +157,9 @@ def _rope(gguf: GgufFile, head_dim: int, factors: F32 | None) -> tuple[NDArray[n
         return frequencies / factor, 1.0
     if kind != "yarn":
         raise ValueError(f"rope scaling {kind!r} is not in the reference")
-    trained = float(m["llama.rope.scaling.original_context_length"])  # type: ignore[arg-type]
-    fast = float(m.get("llama.rope.scaling.yarn_beta_fast", 32.0))  # type: ignore[arg-type]
-    slow = float(m.get("llama.rope.scaling.yarn_beta_slow", 1.0))  # type: ignore[arg-type]
+    trained = float(m[f"{arch}.rope.scaling.original_context_length"])  # type: ignore[arg-type]
+    fast = float(m.get(f"{arch}.rope.scaling.yarn_beta_fast", 32.0))  # type: ignore[arg-type]
+    slow = float(m.get(f"{arch}.rope.scaling.yarn_beta_slow", 1.0))  # type: ignore[arg-type]
     low, high = (n * np.log(trained / (turns * 2 * np.pi)) / (2 * np.log(base)) for turns in (fast, slow))
     low, high = max(0.0, np.floor(low)), min(n - 1.0, np.ceil(high))
     ramp = np.clip((np.arange(n // 2) - low) / max(0.001, high - low), 0.0, 1.0)

@@ -71,7 +71,7 @@ def tiny_llama(
     keys |= metadata
     shapes = llama_shapes(n_layers, n_embd, head * n_heads, head * n_kv_heads, n_ff, n_vocab, tied)
     rng = np.random.default_rng(seed)
-    tensors = [_tensor(rng, name, dims, quant, quants or {}) for name, dims in shapes.items()]
+    tensors = [random_tensor(rng, name, dims, quant, quants or {}) for name, dims in shapes.items()]
     kept = {key: value for key, value in keys.items() if value is not None}
     kinds = {"tokenizer.ggml.scores": "array[float32]"} if "tokenizer.ggml.scores" in kept else {}
     return write_gguf(path, kept, [*tensors, *extra], kinds)
@@ -111,13 +111,15 @@ def llama_shapes(
     return shapes
 
 
-def _tensor(
+def random_tensor(
     rng: np.random.Generator, name: str, dims: tuple[int, ...], quant: str, quants: Mapping[str, str]
 ) -> Tensor:
+    """Random values for a tensor of that name; vectors lie around 1 and are F32."""
     if len(dims) == 1:
         return name, dims, "F32", quantise(rng.normal(1.0, 0.1, dims), "F32")
-    # Rows of length 1 keep activations near 1 through any depth; three times that makes logits differ clearly.
-    spread = 3.0 if name in ("token_embd.weight", "output.weight") else 1.0
+    # Rows of length 1 keep activations near 1 through any depth; three times that makes logits differ clearly,
+    # and the experts of a router: who is chosen at a near tie is rounding's choice, and all that follows with it.
+    spread = 3.0 if name.endswith(("token_embd.weight", "ffn_gate_inp.weight")) or name == "output.weight" else 1.0
     values = rng.normal(0.0, spread / np.sqrt(dims[0]), dims[::-1])
     type_name = next((t for end, t in quants.items() if name.endswith(end)), quant)
     return name, dims, type_name, quantise(values, type_name)

@@ -23,7 +23,7 @@ FEWEST = 16  # with many tokens, where 64 take 0.2 ms and more and the others wo
 
 
 @inner
-def _silu_times(gate, up, k):
+def silu_times(gate, up, k):
     one = sp_f32x8(f32(1.0))
     for i in range(0, k * 4, 32):
         g = ld_f32x8(gate + i)
@@ -53,5 +53,5 @@ def swiglu(o, tid, nth, st):
         multiply(ld_i64(o + 48), ld_i64(o + 40), up_act, T, ld_i64(o + 64), up - back, ld, p0, p1, scratch, 0)
         for t in range(T):
             h = gate + t * HIDDEN * 4
-            _silu_times(h, up + t * HIDDEN * 4, k)
+            silu_times(h, up + t * HIDDEN * 4, k)
             copy(h, k, out + (t * n_ff + first) * 4)

@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.kernels.jit import inner, op
+from engine.kernels.norm import normalise
 from engine.kernels.rope import rope
 from engine.kernels.simd import (
-    F32, I64, _fma, _prefetch, const, f32x8, i64, ir, ld_i64, make, read, splat, void, write,
+    F32, I64, _fma, _prefetch, const, f32x8, i64, ir, ld_f32, ld_i64, make, read, splat, void, write,
 )  # fmt: skip
 from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS
 from engine.kernels.sync import atomic_add, invoke_put
@@ -126,14 +127,15 @@ def page_of(st, row, tile):
 
 @op
 def store_k(o, tid, nth, st):
-    """Rotate keys (in place) and store them.
+    """Normalise keys (RMS, if there is a weight), rotate them, both in place, and store them.
 
     words: 1 first key column of qkv f32 [rows][ld]; 2 ld (floats); 3 n_kv_heads; 4 head_dim; 5 rope_dim; 6 table;
-    7 neox; 8 layer offset in a page; 9 bytes of one kv head there (K and V); 10 put_k of the K type; 15 counter.
+    7 neox; 8 layer offset in a page; 9 bytes of one kv head there (K and V); 10 put_k of the K type;
+    11 weight of the norm f32 [head_dim] or 0; 12 its eps as float32; 15 counter.
     """
     keys, ld, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
     rope_dim, table, neox = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56)
-    layer, head_bytes = ld_i64(o + 64), ld_i64(o + 72)
+    layer, head_bytes, weight, eps = ld_i64(o + 64), ld_i64(o + 72), ld_i64(o + 88), ld_f32(o + 96)
     counter, n_units = ld_i64(o + 120), ld_i64(st + N_ROWS) * n_heads
     while True:
         c = atomic_add(counter, 1)
@@ -142,6 +144,8 @@ def store_k(o, tid, nth, st):
         row, h = c // n_heads, c % n_heads
         position = ld_i64(ld_i64(st + POSITIONS) + row * 8)
         x = keys + (row * ld + h * head_dim) * 4
+        if weight != 0:
+            normalise(x, weight, head_dim, eps, x)
         rope(x, table + position * rope_dim * 4, rope_dim, neox)
         part = page_of(st, row, position // PAGE) + layer + h * head_bytes
         invoke_put(ld_i64(o + 80), x, head_dim, position % PAGE, part)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.kernels.jit import inner, op
+from engine.kernels.norm import normalise
 from engine.kernels.simd import (
     f32, f32x8, i64, ir, ld_f32, ld_f32x8, ld_i64, make, mul_f32x8, read, shuffle, sp_f32x8, st_f32, st_f32x8, void,
     write,
@@ -129,11 +130,13 @@ def rope(x, t, rope_dim, neox):
 
 @op
 def rope_q(o, tid, nth, st):
-    """Rotate and scale all query heads in place.
+    """Normalise (RMS, if there is a weight), rotate and scale all query heads in place.
 
     words: 1 qkv f32 [rows][ld]; 2 ld (floats); 3 n_heads; 4 head_dim (multiple of 8); 5 rope_dim (even, <= head_dim);
-    6 table; 7 neox (0 norm, 1 neox); 8 scale as float32 bits (1 / sqrt(head_dim)); 15 counter.
+    6 table; 7 neox (0 norm, 1 neox); 8 scale as float32 bits (1 / sqrt(head_dim)); 9 weight of the norm f32 [head_dim]
+    or 0; 10 its eps as float32; 15 counter.
     """
+    weight, eps = ld_i64(o + 72), ld_f32(o + 80)
     qkv, ld, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
     rope_dim, table, neox, scale = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56), sp_f32x8(f32_bits(ld_i64(o + 64)))
     positions, counter = ld_i64(st + POSITIONS), ld_i64(o + 120)
@@ -147,6 +150,8 @@ def rope_q(o, tid, nth, st):
         t = table + ld_i64(positions + row * 8) * rope_dim * 4
         for h in range(first, min(first + HEADS, n_heads)):
             q = qkv + (row * ld + h * head_dim) * 4
+            if weight != 0:
+                normalise(q, weight, head_dim, eps, q)
             rope(q, t, rope_dim, neox)
             for i in range(0, head_dim * 4, 32):
                 st_f32x8(q + i, mul_f32x8(ld_f32x8(q + i), scale))

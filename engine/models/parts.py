@@ -142,11 +142,13 @@ class Parts:
         self.program.tile_barrier()
 
     def attention(self, layer: int, table: Buffer, out: Act, *, neox: bool = False, scale: float | None = None,
-                  window: int = 0, soft_cap: float = 0.0, sinks: Vector | None = None) -> None:  # fmt: skip
+                  window: int = 0, soft_cap: float = 0.0, sinks: Vector | None = None,
+                  head_norms: tuple[Vector, Vector] | None = None) -> None:  # fmt: skip
         """Rotate and store this step's qkv, attend over the pages of `layer`, leave the result in `out`.
 
         Queries are multiplied by `scale` (1 / sqrt(head_dim) if not given). A row sees positions > its own - `window`
-        (0: all); a score s becomes soft_cap * tanh(s / soft_cap) (0: s); `sinks`: a logit per head in its sum.
+        (0: all); a score s becomes soft_cap * tanh(s / soft_cap) (0: s); `sinks`: a logit per head in its sum;
+        `head_norms`: weights of an RMS norm of each query and of each key before they turn.
         """
         s, kv, add = self.shape, self.kv, self.program.add
         q, ld, at = self.qkv.address, self.ld_qkv, layer * kv.layer_bytes
@@ -157,10 +159,12 @@ class Parts:
             ld, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes, window, soft_cap,
             sinks.address if sinks else 0,
         ))  # fmt: skip
+        assert head_norms is None or head_norms[0].k == head_norms[1].k == s.head_dim, head_norms
+        q_norm, k_norm = ((w.address, float(s.eps)) for w in head_norms) if head_norms else ((0, 0.0), (0, 0.0))
         k, v = attention.kv_module(kv.type_k), attention.kv_module(kv.type_v)
         turn, heads = (s.rope_dim, table.address, int(neox)), (ld, s.n_kv_heads, s.head_dim)
-        add(rope.rope_q, q, ld, s.n_heads, s.head_dim, *turn, float(scale or s.head_dim**-0.5), counter=True)
-        add(store_k, keys, *heads, *turn, at, kv.head_bytes, k.put_k, counter=True)
+        add(rope.rope_q, q, ld, s.n_heads, s.head_dim, *turn, float(scale or s.head_dim**-0.5), *q_norm, counter=True)
+        add(store_k, keys, *heads, *turn, at, kv.head_bytes, k.put_k, *k_norm, counter=True)
         add(store_v, values, *heads, at + kv.k_bytes, kv.head_bytes, v.put_v, counter=True)
         self.program.barrier()
         add(

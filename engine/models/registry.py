@@ -5,7 +5,7 @@ from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 
 # general.architecture -> module that builds the program
-ARCHITECTURES = {"llama": "engine.models.llama"}
+ARCHITECTURES = {"llama": "engine.models.llama", "qwen3moe": "engine.models.qwen3moe"}
 
 
 def architecture(gguf: GgufFile) -> str:

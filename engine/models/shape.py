@@ -11,10 +11,12 @@ from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 from engine.models.keys import Keys
 from engine.models.registry import architecture
+from engine.models.tensors import MIXTURES, expected_tensors
 
 MAX_LAYERS = 1024
 MAX_WIDTH = 1 << 20
 MAX_HEADS = 4096
+MAX_EXPERTS = 4096
 MAX_CTX = 1 << 30
 ROPE_FREQS = "rope_freqs.weight"
 # Facts about a file that no forward pass uses.
@@ -39,7 +41,10 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class DecoderShape:
-    """Sizes of one decoder-only model; counts in items. `tied`: the output matrix is the token embedding."""
+    """Sizes of one decoder-only model; counts in items. `tied`: the output matrix is the token embedding.
+
+    A row uses `n_used` of `n_experts` experts of n_ff_exp hidden rows in each layer; all three are 0 without experts.
+    """
 
     architecture: str
     n_layers: int
@@ -55,6 +60,9 @@ class DecoderShape:
     n_ctx_train: int
     n_vocab: int
     tied: bool
+    n_experts: int = 0
+    n_used: int = 0
+    n_ff_exp: int = 0
 
     @classmethod
     def read(cls, gguf: GgufFile) -> "DecoderShape":
@@ -79,11 +87,13 @@ def _read(gguf: GgufFile) -> DecoderShape:
         raise BadModelFile(f"{arch}.attention.head_count_kv is {n_kv_heads}, which does not divide {n_heads} heads")
     head_dim = _head_dim(keys, n_embd, n_heads)
     n_ctx_train = keys.count("context_length", 1, MAX_CTX)
+    n_ff = keys.counts("feed_forward_length", 1, MAX_WIDTH, n_layers)
+    n_experts, n_used, n_ff_exp = _experts(keys, n_ff) if arch in MIXTURES else (0, 0, 0)
     shape = DecoderShape(
         architecture=arch,
         n_layers=n_layers,
         n_embd=n_embd,
-        n_ff=keys.counts("feed_forward_length", 1, MAX_WIDTH, n_layers),
+        n_ff=n_ff,
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         head_dim=head_dim,
@@ -94,9 +104,22 @@ def _read(gguf: GgufFile) -> DecoderShape:
         n_ctx_train=n_ctx_train,
         n_vocab=_n_vocab(gguf),
         tied="output.weight" not in gguf.tensors,
+        n_experts=n_experts,
+        n_used=n_used,
+        n_ff_exp=n_ff_exp,
     )
     _refuse_other_maths(keys, shape)
     return shape
+
+
+def _experts(keys: Keys, n_ff: int) -> tuple[int, int, int]:
+    """How many there are, how many a row uses, their width; weights are softmax shares of the chosen ones."""
+    n = keys.count("expert_count", 1, MAX_EXPERTS)
+    used = keys.count("expert_used_count", 1, n)
+    keys.neutral("expert_weights_norm", True)
+    keys.neutral("expert_weights_scale", 1.0, 0.0)
+    keys.neutral("expert_gating_func", 1, 0)
+    return n, used, keys.count("expert_feed_forward_length", 1, MAX_WIDTH, max(1, n_ff // used))
 
 
 def _head_dim(keys: Keys, n_embd: int, n_heads: int) -> int:
@@ -159,7 +182,8 @@ def _attn_factor_key(keys: Keys) -> str:
 
 def _refuse_other_maths(keys: Keys, shape: DecoderShape) -> None:
     keys.ignore(*_HARMLESS)
-    keys.neutral("expert_count", 0)
+    if not shape.n_experts:
+        keys.neutral("expert_count", 0)
     keys.neutral("logit_scale", 1.0, 0.0)
     keys.neutral("residual_scale", 1.0, 0.0)
     keys.neutral("embedding_scale", 1.0, 0.0)
@@ -196,30 +220,6 @@ def _check_tensors(gguf: GgufFile, shape: DecoderShape) -> None:
     freqs = gguf.tensors.get(ROPE_FREQS)
     if freqs is not None and (freqs.dims != (shape.rope_dim // 2,) or freqs.type.name != "F32"):
         raise BadModelFile(f"{ROPE_FREQS} is {freqs.type.name} {freqs.dims}; F32 ({shape.rope_dim // 2},) is expected")
-
-
-def expected_tensors(shape: DecoderShape) -> dict[str, tuple[int, ...]]:
-    """Names and dims (contiguous dimension first) of all tensors that such a model must have."""
-    n_embd, n_q, n_kv = shape.n_embd, shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
-    wanted: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (n_embd, shape.n_vocab),
-        "output_norm.weight": (n_embd,),
-    }
-    if not shape.tied:
-        wanted["output.weight"] = (n_embd, shape.n_vocab)
-    layer = {
-        "attn_norm": (n_embd,),
-        "attn_q": (n_embd, n_q),
-        "attn_k": (n_embd, n_kv),
-        "attn_v": (n_embd, n_kv),
-        "attn_output": (n_q, n_embd),
-        "ffn_norm": (n_embd,),
-        "ffn_gate": (n_embd, shape.n_ff),
-        "ffn_up": (n_embd, shape.n_ff),
-        "ffn_down": (shape.n_ff, n_embd),
-    }
-    wanted |= {f"blk.{i}.{name}.weight": dims for i in range(shape.n_layers) for name, dims in layer.items()}
-    return wanted
 
 
 def _check_vocabulary(gguf: GgufFile, n_vocab: int) -> None:

@@ -9,7 +9,7 @@ from engine.errors import BadModelFile, UnsupportedModel
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, TensorInfo
 from engine.kernels.regions import live
-from engine.weights.tensor import Matrix, Table, Vector
+from engine.weights.tensor import ExpertMatrix, Matrix, Table, Vector
 
 # Tensors that a file may carry beside those of its family and that are read elsewhere or change nothing.
 _ELSEWHERE = ("rope_freqs.weight",)
@@ -50,6 +50,13 @@ class Store:
         matrix = Matrix(info.name, info.type, quant, k, n, at, at, quant.rows)
         self.matrices.append(matrix)
         return matrix
+
+    def experts(self, name: str, k: int, n: int, count: int) -> ExpertMatrix:
+        """`count` matrices under one name; in `matrices` they are one of n * count rows."""
+        info = self._claim(name, (k, n, count))
+        if n % 8:
+            raise UnsupportedModel(f"{self.gguf.path.name}: {name} has {n} rows an expert; a multiple of 8 is expected")
+        return ExpertMatrix(self._matrix(info, k, n * count), n, count)
 
     def vector(self, name: str, k: int) -> Vector:
         info = self._claim(name, (k,))

@@ -46,6 +46,20 @@ class Matrix:
 
 
 @dataclass(frozen=True)
+class ExpertMatrix:
+    """`count` matrices of n rows of k values, one after the other in `whole`, which is placed like any other matrix."""
+
+    whole: Matrix
+    n: int
+    count: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of one expert's rows, packed or not: n is a multiple of eight."""
+        return self.n // 8 * self.whole.panel_bytes
+
+
+@dataclass(frozen=True)
 class Vector:
     """`k` float32 at `address`."""
 

@@ -1,5 +1,7 @@
 """What a model takes, part by part: weights by kind, buffers. Not here: the cache (cache/test_layout.py)."""
 
+import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from engine.footprint import KINDS, ModelFacts, buffers_bytes, cache_bytes, kind
 from engine.gguf.reader import read_gguf
 from engine.models.shape import DecoderShape
 from tests.tiny import tiny_llama, tiny_mixed
+from tests.tiny_moe import many_experts, mixed_experts
 
 F16_ROW, Q4_0_ROW = 2, 18 / 32
 
@@ -65,12 +68,16 @@ def test_whatever_a_file_holds_is_counted(tmp_path: Path) -> None:
     ("n_ctx", "ubatch_size", "threads", "parallel"),
     [(256, 512, 1, 1), (2048, 64, 2, 4), (1 << 17, 512, 4, 1), (256, 64, 1, 16), (256, 8, 1, 64)],
 )
+@pytest.mark.parametrize("make", [lambda path: tiny_mixed(path, n_vocab=2000), mixed_experts, many_experts])
 def test_the_buffers_are_no_less_than_what_is_allocated(
-    n_ctx: int, ubatch_size: int, threads: int, parallel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    make: Callable[[Path], Path], n_ctx: int, ubatch_size: int, threads: int, parallel: int, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     from engine.cache.kv import KvCache
+    from engine.kernels import places
     from engine.kernels.program import Buffer
-    from engine.models import llama, parts
+    from engine.load import ARCHITECTURES
+    from engine.models import mixture, parts
     from engine.weights.store import Store
 
     made: list[Buffer] = []
@@ -79,11 +86,12 @@ def test_the_buffers_are_no_less_than_what_is_allocated(
         made.append(Buffer(n_bytes))
         return made[-1]
 
-    monkeypatch.setattr(parts, "Buffer", counted)
-    gguf = read_gguf(tiny_mixed(tmp_path / "m.gguf", n_vocab=2000))
+    for module in (parts, mixture, places):
+        monkeypatch.setattr(module, "Buffer", counted)
+    gguf = read_gguf(make(tmp_path / "m.gguf"))
     shape, store = DecoderShape.read(gguf), Store(gguf)
     try:
-        model = llama.Model(shape, store)
+        model = importlib.import_module(ARCHITECTURES[shape.architecture]).Model(shape, store)
         kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16")
         assert kv.n_bytes == cache_bytes(shape, n_ctx, "f16", "f16")
         model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), out_rows(parallel), threads))

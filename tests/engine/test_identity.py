@@ -17,6 +17,7 @@ from benchmarks.model import smollm2
 from benchmarks.naps import FIRST, LENGTHS, take_naps_on_signals
 from engine.cache.layout import KV_TYPES
 from tests.tiny import tiny_llama
+from tests.tiny_moe import mixed_experts
 
 # Of the sixteen ways eight, so that every two values of threads, chunk and layout meet.
 HALF = [w for i, w in enumerate(ways()) if (i + i // 4 + i // 8) % 2 == 0]
@@ -30,6 +31,14 @@ def tiny(tmp_path_factory) -> Path:
 
 def test_every_way_computes_the_same_bits_for_every_tensor_type(tiny):
     verdict = Verdict(tiny, prompts(10, 320, 300))
+    for way in HALF:
+        verdict.check(way, range(4, 10) if way.ubatch == 1 else None)
+    assert verdict.n_wrong == 0
+
+
+def test_experts_compute_the_same_bits_in_every_way(tmp_path):
+    """Few rows of an expert and many, gathered or neighbours, gate and up in formats of their own."""
+    verdict = Verdict(mixed_experts(tmp_path / "experts.gguf"), prompts(10, 320, 300))
     for way in HALF:
         verdict.check(way, range(4, 10) if way.ubatch == 1 else None)
     assert verdict.n_wrong == 0

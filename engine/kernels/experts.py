@@ -1,0 +1,157 @@
+"""A layer's experts in three ops, each needed one read once for all its rows. Not here: who needs whom (route.py).
+
+    gate_up record    1 needed   2 slots   3 places of the layer   4 gate kernel   5 its act   6 blocks in its row
+                      7 up kernel   8 its act   9 blocks   10 k   11 n_ff   12 out f32 [slots][n_ff]   13 scratch
+                      14 bytes between threads   15 counter
+    slot_acts record  1 needed   2 x f32 [slots][k]   3 k   4 act f32 or 0   5 act q32 or 0   6 scratch
+                      7 bytes between threads   15 counter
+    down record       1 needed   2 slots   3 places of the layer   4 kernel   5 act of slots   6 blocks in a row   7 k
+                      8 x f32 [rows][k]   9 fewest panels at once   10 scratch   11 bytes between threads   15 counter
+
+Words 5 and 8 of gate_up are addresses of f32 or q32 acts; bit 0 is set for q32 (acts lie on 64-byte lines).
+
+A slot is one row with one of its experts. Slots are sorted by expert, so each expert's hidden rows and acts lie
+together; its input rows do not: they are gathered, unless they happen to be neighbours. Results join x in the order of
+the experts, one chain per element, x = fma(weight, result, x): `down` hands out columns and takes the experts of each
+one after the other, so nothing depends on threads or on the other rows, and no [slots][k] results (33 MB for 512 rows
+of Qwen3-30B) are kept.
+"""
+
+from engine.kernels.act import BLOCK, act_bytes, copy, emit
+from engine.kernels.chunks import ROWS, take
+from engine.kernels.gated import HIDDEN, silu_times
+from engine.kernels.jit import inner, op
+from engine.kernels.matmul import TOKENS
+from engine.kernels.places import DOWN, GATE, UP, place
+from engine.kernels.route import SLOT, expert_of, first_slot, n_needed, row_of
+from engine.kernels.simd import bc_f32x8, fma_f32x8, ld_f32x8, ld_i8x16, ld_i8x32, ld_i64, st_f32x8, st_i8x16, st_i8x32
+from engine.kernels.step import N_ROWS
+from engine.kernels.sync import invoke_matmul
+
+GROUP = 64  # slots of one expert that share a pass: more gain a few per cent and their gathered acts leave L2
+COLUMNS = 64  # most of a chunk of `down`
+PRODUCT = GROUP * HIDDEN * 4
+
+
+def scratch_bytes(panel_bytes: int, formats: tuple[str, str], k: int) -> int:
+    """Scratch of one thread for gate_up and down: products, a kernel's own, gathered acts of the gate and the up format
+    (once where they are the same); `panel_bytes` of the widest expert matrix."""
+    gathered = sum(act_bytes(fmt, k, GROUP) for fmt in set(formats))
+    return max(2 * PRODUCT, TOKENS * COLUMNS * 4) + kernel_bytes(panel_bytes) + gathered
+
+
+def kernel_bytes(panel_bytes: int) -> int:
+    """What a matrix kernel wants for itself, on whole lines."""
+    return -(-(TOKENS * 64 + 2 * panel_bytes) // 64) * 64
+
+
+@inner
+def _token_bytes(act, k):
+    return k * 3 if act & 1 else k * 4
+
+
+@inner
+def _gather(slots, first, n, act, T, k, out):
+    """The rows of n slots as an act of n tokens."""
+    if act & 1 == 0:
+        for s in range(n):
+            copy(act + row_of(slots, first + s) * k * 4, k, out + s * k * 4)
+        return
+    act, to = act - 1, out
+    for _ in range(k // 32 * 2):  # blocks of the coarse half, then of the fine one
+        for s in range(n):
+            block = act + row_of(slots, first + s) * BLOCK
+            st_i8x32(to, ld_i8x32(block))
+            st_i8x16(to + 32, ld_i8x16(block + 32))
+            to += BLOCK
+        act += T * BLOCK
+
+
+@inner
+def _product(body, w, act, T, t, n, blocks, y, p0, p1, scratch):
+    """Panels p0..p1 for tokens t..t+n-1 of T; y f32 [n][HIDDEN]."""
+    invoke_matmul(body, w, act, T, t, t + n, blocks, y - t * HIDDEN * 4 - p0 * 32, HIDDEN * 4, p0, p1, scratch, 0)
+
+
+@op
+def gate_up(o, tid, nth, st):
+    """silu(gate x) * (up x) of every slot. Units: 64 hidden rows of one expert, experts ascending."""
+    needed, slots, places, T = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(st + N_ROWS)
+    gate_act, up_act, k, n_ff = ld_i64(o + 40), ld_i64(o + 64), ld_i64(o + 80), ld_i64(o + 88)
+    out, gate = ld_i64(o + 96), ld_i64(o + 104) + tid * ld_i64(o + 112)
+    up, scratch, held = gate + PRODUCT, gate + 2 * PRODUCT, -1
+    gate_room = gate + ld_i64(o + 112) - GROUP * _token_bytes(gate_act, k)  # at the scratch's end
+    up_room = gate_room if up_act == gate_act else gate_room - GROUP * _token_bytes(up_act, k)
+    chunks = (n_ff + HIDDEN - 1) // HIDDEN
+    n_units = n_needed(needed) * chunks
+    while True:
+        u, end = take(ld_i64(o + 120), n_units, nth, 1, n_units)
+        if u == end:
+            break
+        for unit in range(u, end):
+            i, column = unit // chunks, unit % chunks * HIDDEN
+            p0, p1 = column // 8, min(column + HIDDEN, n_ff) // 8
+            expert, last = expert_of(needed, i), first_slot(needed, i + 1)
+            gate_w, up_w = place(places, expert, GATE), place(places, expert, UP)
+            for s in range(first_slot(needed, i), last, GROUP):
+                n = min(GROUP, last - s)
+                t, tokens, gate_x, up_x = row_of(slots, s), T, gate_act & -2, up_act & -2
+                if row_of(slots, s + n - 1) - t != n - 1:
+                    gate_x, up_x, t, tokens = gate_room, up_room, 0, n
+                    if held != s:
+                        _gather(slots, s, n, gate_act, T, k, gate_room)
+                        if up_act != gate_act:
+                            _gather(slots, s, n, up_act, T, k, up_room)
+                        held = s
+                _product(ld_i64(o + 32), gate_w, gate_x, tokens, t, n, ld_i64(o + 48), gate, p0, p1, scratch)
+                _product(ld_i64(o + 56), up_w, up_x, tokens, t, n, ld_i64(o + 72), up, p0, p1, scratch)
+                for j in range(n):
+                    h = gate + j * HIDDEN * 4
+                    silu_times(h, up + j * HIDDEN * 4, (p1 - p0) * 8)
+                    copy(h, (p1 - p0) * 8, out + ((s + j) * n_ff + column) * 4)
+
+
+@op
+def slot_acts(o, tid, nth, st):
+    """Hidden rows of slots to activations."""
+    x, k, plain, blocks = ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32), ld_i64(o + 40)
+    scratch = ld_i64(o + 48) + tid * ld_i64(o + 56)
+    n = first_slot(ld_i64(o + 8), n_needed(ld_i64(o + 8)))
+    while True:
+        s, end = take(ld_i64(o + 120), n, nth, ROWS, n)
+        if s == end:
+            break
+        for slot in range(s, end):
+            copy(x + slot * k * 4, k, scratch)
+            emit(scratch, k, plain, blocks, n, slot)
+
+
+@inner
+def _join(slots, first, end, y, ld, x, ldx, n):
+    """x += weight * y for n columns of slots first..end-1."""
+    for s in range(first, end):
+        weight, row, result = bc_f32x8(slots + s * SLOT + 8), x + row_of(slots, s) * ldx, y + (s - first) * ld
+        for i in range(0, n * 4, 32):
+            st_f32x8(row + i, fma_f32x8(weight, ld_f32x8(result + i), ld_f32x8(row + i)))
+
+
+@op
+def down(o, tid, nth, st):
+    """x += the weighted results. Units: a few columns, all experts of each ascending."""
+    needed, slots, places, body = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
+    act, blocks, k, x = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56), ld_i64(o + 64)
+    y = ld_i64(o + 80) + tid * ld_i64(o + 88)
+    scratch, ld, count = y + TOKENS * COLUMNS * 4, COLUMNS * 4, n_needed(needed)
+    n_slots, pairs = first_slot(needed, count), (k // 8 + 1) // 2
+    while True:
+        q0, q1 = take(ld_i64(o + 120), pairs, nth, (ld_i64(o + 72) + 1) // 2, COLUMNS // 16)
+        if q0 == q1:
+            break
+        p0, p1 = 2 * q0, min(2 * q1, k // 8)
+        for i in range(count):
+            w, last = place(places, expert_of(needed, i), DOWN), first_slot(needed, i + 1)
+            for s in range(first_slot(needed, i), last, TOKENS):
+                end = min(s + TOKENS, last)
+                at = y - s * ld - p0 * 32
+                invoke_matmul(body, w, act, n_slots, s, end, blocks, at, ld, p0, p1, scratch, 0)
+                _join(slots, s, end, y, ld, x + p0 * 32, k * 4, (p1 - p0) * 8)

@@ -1,0 +1,118 @@
+"""Records a mixture of experts: router, choice, the chosen experts. Not here: attention, norms (parts.py), the loops.
+
+All layers share the buffers. Every extent that an op touches is asserted here, once, at load. An op that moves experts
+about (a cache) has its place behind `group`: from there to the end of `down` the list of needed experts stands.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.kernels import experts, route
+from engine.kernels.act import act_bytes
+from engine.kernels.places import DOWN, GATE, UP, Places
+from engine.kernels.program import Buffer, Work
+from engine.models.parts import CHUNK, Act, Parts
+from engine.weights.tensor import ExpertMatrix, Matrix
+
+
+@dataclass(frozen=True)
+class ExpertLayer:
+    """One layer's router (n_embd -> experts) and experts."""
+
+    router: Matrix
+    gate: ExpertMatrix
+    up: ExpertMatrix
+    down: ExpertMatrix
+
+    @property
+    def expert_bytes(self) -> int:
+        """Gate, up and down of one expert."""
+        return self.gate.n_bytes + self.up.n_bytes + self.down.n_bytes
+
+
+class Mixture:
+    """Buffers for steps of `parts`, n_used experts a row; `record` adds the ops of one layer."""
+
+    def __init__(self, parts: Parts, places: Places, layers: Sequence[ExpertLayer], n_used: int) -> None:
+        self.parts, self.places, self.n_used = parts, places, n_used
+        self.n_experts, self.n_ff = layers[0].gate.count, layers[0].gate.n
+        n_slots, rows, n_embd = parts.max_rows * n_used, parts.max_rows, parts.shape.n_embd
+        assert 0 < n_used <= self.n_experts == places.n_experts, (n_used, self.n_experts, places.n_experts)
+        self.ld_scores = -(-self.n_experts // 8) * 8
+        self.scores = parts.keep(Buffer(rows * self.ld_scores * 4))
+        self.chosen = parts.keep(Buffer(n_slots * route.SLOT))
+        self.needed = parts.keep(Buffer(route.needed_bytes(self.n_experts)))
+        self.slots = parts.keep(Buffer(n_slots * route.SLOT))
+        self.counts = parts.keep(Buffer(self.n_experts * 8))
+        self.hidden = parts.keep(Buffer(n_slots * self.n_ff * 4))
+        formats = {w.down.whole.act for w in layers}
+        of_format = {f: parts.keep(Buffer(act_bytes(f, self.n_ff, n_slots))) for f in sorted(formats)}
+        self.act = Act(self.n_ff, 0, of_format.get("f32"), of_format.get("q32"))
+        self.scratch_bytes = -(-max(_scratch(w, n_embd, self.n_ff) for w in layers) // 64) * 64
+        self.scratch = parts.keep(Buffer(self.scratch_bytes * parts.threads))
+
+    def record(self, layer: int, w: ExpertLayer, act: Act, *, is_share: bool) -> None:
+        """x += sum of weight * down(silu(gate act) * (up act)) over a row's experts; `act` holds the normed x.
+
+        `is_share`: the weights of a row's experts sum up to 1, else they are shares of all experts.
+        """
+        parts, program, n_embd = self.parts, self.parts.program, self.parts.shape.n_embd
+        for m, k, n in ((w.gate, n_embd, self.n_ff), (w.up, n_embd, self.n_ff), (w.down, self.n_ff, n_embd)):
+            assert (m.whole.k, m.n, m.count) == (k, n, self.n_experts) and m.n % 8 == 0, (m.whole.name, k, n)
+        assert parts.x.n_bytes >= parts.max_rows * n_embd * 4 and act.k == n_embd, (act.k, n_embd)
+        self._fill(layer, w)
+        parts.matmul(w.router, act, self.scores, self.ld_scores)
+        program.barrier()
+        program.add(
+            route.choose, self.scores.address, self.ld_scores, self.n_experts, self.n_used, self.chosen.address,
+            int(is_share), counter=True,
+        )  # fmt: skip
+        program.tile_barrier()
+        program.add(
+            route.group, self.chosen.address, self.n_experts, self.n_used, self.needed.address, self.slots.address,
+            self.counts.address,
+        )  # fmt: skip
+        program.barrier()
+        self._first_half(layer, w, act)
+        program.barrier()
+        program.add(
+            experts.slot_acts, self.needed.address, self.hidden.address, self.n_ff, *self.act.addresses,
+            self.scratch.address, self.scratch_bytes, counter=True,
+        )  # fmt: skip
+        program.barrier()
+        self._second_half(layer, w)
+
+    def _fill(self, layer: int, w: ExpertLayer) -> None:
+        for part, m in ((GATE, w.gate), (UP, w.up), (DOWN, w.down)):
+            self.places.fill(layer, part, m.whole.address, m.n_bytes)
+
+    def _first_half(self, layer: int, w: ExpertLayer, act: Act) -> None:
+        gate, up = w.gate.whole, w.up.whole
+        marked = [act.of(m) | (m.act == "q32") for m in (gate, up)]
+        self.parts.program.add(
+            experts.gate_up, self.needed.address, self.slots.address, self.places.layer(layer),
+            gate.body, marked[0], gate.blocks, up.body, marked[1], up.blocks, gate.k, self.n_ff, self.hidden.address,
+            self.scratch.address, self.scratch_bytes, counter=True,
+            work=self._work(w.gate, w.up),
+        )  # fmt: skip
+
+    def _second_half(self, layer: int, w: ExpertLayer) -> None:
+        down = w.down.whole
+        self.parts.program.add(
+            experts.down, self.needed.address, self.slots.address, self.places.layer(layer), down.body,
+            self.act.of(down), down.blocks, w.down.n, self.parts.x.address, CHUNK // down.panel_bytes,
+            self.scratch.address, self.scratch_bytes, counter=True, work=self._work(w.down),
+        )  # fmt: skip
+
+    def _work(self, *matrices: ExpertMatrix) -> Work:
+        """Bytes as if no two rows shared an expert: exact for one row."""
+        return Work(
+            "+".join(m.whole.name for m in matrices), row_bytes=self.n_used * sum(m.n_bytes for m in matrices),
+            row_macs=self.n_used * sum(m.n * m.whole.k for m in matrices),
+        )
+
+
+def _scratch(w: ExpertLayer, n_embd: int, n_ff: int) -> int:
+    """The most any op needs for one thread."""
+    widest = max(m.whole.panel_bytes for m in (w.gate, w.up, w.down))
+    return max(4 * n_ff, experts.scratch_bytes(widest, (w.gate.whole.act, w.up.whole.act), n_embd))
