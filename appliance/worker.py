@@ -53,7 +53,8 @@ def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab
     gguf = read_gguf(spec["model"])
     if spec.get("identity") and identity(gguf.path) != tuple(spec["identity"]):
         raise BadModelFile(f"'{gguf.path.name}' was replaced by another file since it was planned; swap to it anew")
-    engine = load_engine(spec["model"], EngineOptions(**spec["options"]), read_machine(), on_progress=on_progress)
+    machine = read_machine(beside=(os.getppid(),))
+    engine = load_engine(spec["model"], EngineOptions(**spec["options"]), machine, on_progress=on_progress)
     return engine, open_text(gguf).vocab
 
 

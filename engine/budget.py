@@ -1,5 +1,5 @@
-"""What this process may use, memory and cores, and how a need compares with it. Not here: reading the machine
-(appliance/machine/host.py), what a model needs (footprint.py).
+"""What this process may use, memory, cores and how fast they are, and how a need compares with it. Not here: reading
+the machine (appliance/machine), what a model needs (footprint.py).
 """
 
 import math
@@ -14,11 +14,26 @@ GIB = 1 << 30
 Verdict = Literal["OK", "TIGHT", "PAGES", "NO"]
 
 
+class Rate(NamedTuple):
+    """Bytes per second, where the number comes from in words, and its provenance, measured or policy."""
+
+    bytes_s: float
+    reason: str
+    provenance: str = "policy"
+
+
+# A middling desktop's memory, a middling SSD.
+ASSUMED_MEMORY = Rate(16e9, "assumed, nothing measured yet")
+ASSUMED_DISK = Rate(500e6, "assumed, nothing measured yet")
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What this process may use. Bytes; `memory_available` already respects the cgroups, `memory_limit` is their
-    least limit, `memory_reason` says which of them decided; `cpu_mask` lists the allowed CPUs, `physical_cores` those
-    that compute alike and `slow_cores` the ones beside them that do not; `thp` is never, madvise, always or unknown."""
+    least limit, `memory_reason` says which of them decided; `own_bytes` is what our processes hold already, which their
+    plan counts again; `cpu_mask` lists the allowed CPUs, `physical_cores` those that compute alike and `slow_cores` the
+    ones beside them that do not; `thp` is never, madvise, always or unknown; `disk_kind` of the model's disk is solid,
+    rotating, network, memory or unknown."""
 
     memory_available: int
     memory_limit: int | None
@@ -30,6 +45,10 @@ class Machine:
     swap: int = 0
     memory_reason: str = "memory available now"
     slow_cores: int = 0
+    own_bytes: int = 0
+    memory_rate: Rate = ASSUMED_MEMORY
+    disk_rate: Rate = ASSUMED_DISK
+    disk_kind: str = "unknown"
 
 
 class Budget(NamedTuple):
@@ -44,7 +63,9 @@ def budget_of(machine: Machine, freed_bytes: int = 0) -> Budget:
 
     Page cache counts as available: a model's own file in it is no reason against the model.
     """
-    n_bytes, reason = machine.memory_available + freed_bytes, machine.memory_reason
+    n_bytes, reason = machine.memory_available + machine.own_bytes + freed_bytes, machine.memory_reason
+    if machine.own_bytes:
+        reason += f", and {in_words(machine.own_bytes)} that are ours already"
     if freed_bytes:
         reason += f", and {in_words(freed_bytes)} that the running worker gives back"
     limit = machine.memory_limit

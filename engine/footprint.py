@@ -44,7 +44,8 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What planning needs of a file, small enough to keep for a whole folder: a header may hold 50 MB of words."""
+    """What planning needs of a file, small enough to keep for a whole folder: a header may hold 50 MB of words.
+    `macs`: how many weights a token multiplies with."""
 
     name: str
     shape: DecoderShape
@@ -52,6 +53,7 @@ class ModelFacts:
     n_tensors: int
     file_bytes: int
     experts: Experts | None = None
+    macs: int = 0
 
     @classmethod
     def of(cls, gguf: GgufFile, shape: DecoderShape) -> "ModelFacts":
@@ -59,7 +61,8 @@ class ModelFacts:
         weights = weights_by_kind(gguf.tensors.values())
         n_used = gguf.metadata.get(f"{shape.architecture}.expert_used_count")
         experts = experts_of(gguf.tensors.values(), n_used if isinstance(n_used, int) else 0)
-        return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes, experts)
+        macs = macs_of(gguf.tensors.values(), shape.tied, experts)
+        return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes, experts, macs)
 
     @property
     def weights_bytes(self) -> int:
@@ -103,6 +106,15 @@ def experts_of(tensors: Iterable[TensorInfo], n_used: int) -> Experts | None:
     if not layers:
         return None
     return Experts(n, min(max(1, n_used), n), len(layers), sum(layers.values()), -(-max(layers.values()) // n))
+
+
+def macs_of(tensors: Iterable[TensorInfo], is_tied: bool, experts: Experts | None) -> int:
+    """Multiplications that one token costs, attention's own left out."""
+    values = dict.fromkeys(KINDS, 0)
+    for tensor in tensors:
+        values[kind_of(tensor.name, sum(dim > 1 for dim in tensor.dims))] += tensor.k * tensor.n_rows
+    routed = values["experts"] * experts.n_used // experts.n if experts else 0
+    return values["attention"] + values["ffn"] + values["output"] + routed + is_tied * values["embedding"]
 
 
 def cache_bytes(shape: DecoderShape, n_ctx: int, type_k: str, type_v: str, n_seqs: int = 1) -> int:

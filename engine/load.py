@@ -34,7 +34,8 @@ Progress = Callable[[str, int, int, str], None]
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What may be asked of an engine; n_ctx 0 lets the planner choose. Field names are the settings' long flags."""
+    """What may be asked of an engine; n_ctx 0 lets the planner choose. Field names are the settings' long flags, but
+    for `is_served`: an API process lives beside this one and takes its part of the memory."""
 
     n_ctx: int = 0
     threads: int = 1
@@ -48,6 +49,7 @@ class EngineOptions:
     spec_type: str = "auto"
     spec_ngram_simple_size_n: int = 1
     spec_ngram_simple_size_m: int = MOST_GUESSES
+    is_served: bool = False
 
 
 def _silent(stage: str, done: int, total: int, note: str) -> None:
@@ -63,6 +65,7 @@ def load_engine(
     request = PlanRequest(
         n_ctx=options.n_ctx, type_k=options.type_k, type_v=options.type_v, load_mode=options.load_mode,
         ubatch_size=options.ubatch_size, parallel=options.n_parallel, threads=options.threads,
+        is_served=options.is_served,
     )  # fmt: skip
     chosen = plan(gguf, shape, machine, request)
     store = Store(gguf)

@@ -228,6 +228,8 @@ def checked_text(text: str, name: str) -> str:
 
 def _checked(path: Path, settings: Settings) -> "GgufFile":
     """The file's header. What is wrong with the file or too large for the machine is said here, before numba loads."""
+    from dataclasses import replace
+
     from appliance.machine.host import read_machine
     from appliance.swaps.planning import request_of
     from engine.gguf.reader import read_gguf
@@ -235,13 +237,16 @@ def _checked(path: Path, settings: Settings) -> "GgufFile":
     from engine.planner import plan
 
     header = read_gguf(path)
-    plan(header, DecoderShape.read(header), read_machine(), request_of(settings))
+    plan(header, DecoderShape.read(header), read_machine(), replace(request_of(settings), is_served=False))
     return header
 
 
 def _load(path: Path, settings: Settings, progress: Progress) -> "Engine":
     from appliance.machine.host import read_machine
+    from appliance.machine.rates import with_rates
     from engine.load import load_engine
 
-    return load_engine(path, settings.engine_options(), read_machine(), on_progress=progress)
+    options = settings.engine_options()
+    machine = with_rates(read_machine(), path, settings.data_dir, options.threads)
+    return load_engine(path, options, machine, on_progress=progress)
 

@@ -3,10 +3,12 @@
 Everything comes from files below `root`, so that a test lays another machine into a folder.
 
     memory available = min(MemAvailable, of each cgroup level: limit - used + file cache that can be dropped at once)
+    own bytes        = private memory of this process and of `beside`, which is in use and ours
 """
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +28,9 @@ class Choice(NamedTuple):
     reason: str
 
 
-def read_machine(root: Path = Path("/")) -> Machine:
-    """The machine now; a file that is missing or odd counts as 'no limit', never as an error."""
+def read_machine(root: Path = Path("/"), beside: Sequence[int] = ()) -> Machine:
+    """The machine now; a file that is missing or odd counts as 'no limit', never as an error. `beside` are further
+    processes of ours: what they and this one hold is in each plan already, so it counts as room."""
     groups = list(levels(root))
     info = meminfo(root)
     memory = _memory(info, groups)
@@ -46,7 +49,14 @@ def read_machine(root: Path = Path("/")) -> Machine:
         swap=info.get("SwapFree", 0),
         memory_reason=memory.reason,
         slow_cores=slow,
+        own_bytes=sum(_anon(root, pid) for pid in ("self", *map(str, beside))),
     )
+
+
+def _anon(root: Path, pid: str) -> int:
+    """Private memory of a process, 0 for one that is gone."""
+    found = re.search(r"^RssAnon:\s+(\d+) kB", read_text(root / f"proc/{pid}/status"), re.M)
+    return int(found[1]) * 1024 if found else 0
 
 
 def thread_choice(machine: Machine, tuned: int | None = None) -> Choice:
@@ -55,18 +65,6 @@ def thread_choice(machine: Machine, tuned: int | None = None) -> Choice:
     if tuned is not None and 1 <= tuned < choice.value:
         return Choice(tuned, "measured: more threads bring nothing here")
     return choice
-
-
-def is_rotating(device: int, root: Path = Path("/")) -> bool | None:
-    """Whether a disk turns, by a file's `st_dev`; None for what is no disk of ours (overlays, networks) and for virtual
-    disks, which say "yes" whatever is behind them."""
-    folder = root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}"
-    if "/virtio" in os.path.realpath(folder):
-        return None
-    for place in ("queue/rotational", "../queue/rotational"):  # a partition's queue is its disk's
-        if (told := number(folder / place)) is not None:
-            return told == 1
-    return None
 
 
 def default_threads(machine: Machine, tuned: int | None = None) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from appliance.machine.host import is_rotating
+from appliance.machine.disk import is_rotating
 from appliance.settings import Settings
 from engine.budget import in_words
 from engine.planner import Plan

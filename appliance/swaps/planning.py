@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from appliance.machine.pagecache import cached_share
+from appliance.machine.rates import with_rates
 from appliance.profiles import Profile, changes
 from appliance.settings import Settings
 from appliance.swaps import estimates
 from appliance.swaps.estimates import Candidate
 from appliance.swaps.model_facts import Identity, facts_of, identity
 from appliance.swaps.plan_checks import Check, checks_of
-from engine.budget import Machine, in_words
+from engine.budget import Machine, in_words, threads_for
 from engine.errors import ColibriError
 from engine.footprint import ModelFacts
 from engine.planner import Plan, PlanRequest, assess
@@ -72,6 +73,7 @@ def look(settings: Settings, machine: Machine, freed_bytes: int = 0) -> Look:
     try:
         path = settings.model_path()
         facts = facts_of(path)
+        machine = with_rates(machine, path, settings.data_dir, settings.threads or threads_for(machine)[0])
         return Look(settings, path, facts, assess(facts, machine, request_of(settings), freed_bytes))
     except ColibriError as error:
         return Look(settings, path, facts, None, error)

@@ -9,6 +9,7 @@ from typing import Any
 from appliance import logs
 from appliance.life import WorkerSpec
 from appliance.machine.numa import bound_to, prefix
+from appliance.machine.rates import with_rates
 from appliance.metrics import process_memory
 from appliance.profiles import Profile
 from appliance.settings import Resolved, Settings
@@ -99,10 +100,11 @@ def prepare(
         n_ctx=options["n_ctx"], type_k=options["type_k"], type_v=options["type_v"], load_mode=options["load_mode"],
         ubatch_size=options["ubatch_size"], parallel=options["n_parallel"], threads=options["threads"],
     )  # fmt: skip
+    machine = with_rates(machine, path, settings.data_dir, options["threads"])
     planned = plan(gguf, shape, machine, asked, freed)
     for warning in planned.warnings:
         log.warning("%s", warning)
-    options |= {"n_ctx": planned.n_ctx, "load_mode": planned.load_mode}
+    options |= {"n_ctx": planned.n_ctx, "load_mode": planned.load_mode, "is_served": True}
     text = open_text(gguf)
     if text.chat_template is not None:
         try:

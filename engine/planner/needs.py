@@ -9,8 +9,8 @@ from bisect import bisect_right
 from dataclasses import replace
 
 from engine.cache.layout import PAGE, position_bytes
-from engine.footprint import ModelFacts, buffers_bytes, cache_bytes, engine_bytes, stream_engine_bytes
-from engine.planner.residency import residency
+from engine.footprint import ModelFacts, buffers_bytes, cache_bytes, engine_bytes, stream_engine_bytes, worker_bytes
+from engine.planner.residency import Residency, residency
 from engine.planner.values import MAX_CTX, PlanRequest
 
 
@@ -54,6 +54,15 @@ class Needs:
     def total(self, mode: str, n_ctx: int) -> int:
         """With all weights in memory."""
         return self.facts.weights_bytes + self.kv(n_ctx) + self.engine(mode, n_ctx)
+
+    def private(self, mode: str, n_ctx: int, where: Residency) -> int:
+        """The worker's own and locked memory at its peak: all of the cache written, all buffers used."""
+        weights = {
+            "resident": self.facts.dense_bytes + self.facts.weights["experts"],
+            "mlock": self.facts.file_bytes,
+            "stream": where.pinned + where.ring + where.expert_cache,
+        }.get(mode, 0)
+        return weights + self.kv(n_ctx) + self.buffers(n_ctx) + worker_bytes(self.shape.n_vocab)
 
     def most_context(self, mode: str, budget: int) -> int:
         """The largest whole number of pages that fits `budget`, 0 for none."""

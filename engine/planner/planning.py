@@ -2,17 +2,18 @@
 (appliance/machine/host.py), what parts cost (footprint.py), loading anything; importing this costs no numba.
 """
 
-from engine.budget import Machine, Verdict, budget_of, in_words, mib, threads_for, verdict_of
+from engine.budget import Machine, budget_of, in_words, mib, threads_for
 from engine.cache.layout import PAGE, position_bytes, whole_pages
 from engine.errors import DoesNotFit, UsageError
 from engine.footprint import API_BYTES, WORKER_BYTES, ModelFacts, worker_bytes
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 from engine.models.shape import DecoderShape
+from engine.planner.forecast import Forecast, forecast
 from engine.planner.needs import Needs
-from engine.planner.refusal import refusal
 from engine.planner.residency import Residency, residency
 from engine.planner.values import LOAD_MODES, MAX_CTX, Plan, PlanRequest, Row
+from engine.planner.verdict import Judged
 
 DEFAULT_CTX = 8192
 LEAST_CTX = 512
@@ -69,9 +70,12 @@ class _Planner:
         mode = self._load_mode(n_ctx)
         engine = self._engine_rows(mode, n_ctx)
         where = self._residency(mode, n_ctx)
-        least, total = needs.least(mode, n_ctx), needs.total(mode, n_ctx)
-        verdict = self._verdict(mode, least, total, where)
-        reason = self._verdict_reason(verdict, mode, n_ctx, total, where)
+        judged = Judged(needs, mode, n_ctx, self.budget, where)
+        least, total, verdict = judged.least, judged.total, judged.verdict
+        speed = self._speed(mode, n_ctx, where, verdict == "PAGES")
+        reason = judged.reason(speed, self.machine.disk_rate.provenance == "measured", self._last_mode)
+        if verdict == "PAGES" and (mode == "mmap" or judged.fit == "hopeless"):
+            self.warnings.append(reason)
         self._add("needed_bytes", least, needs.sum_of(mode), "derived")
         self._add("total_bytes", total, "weights, KV cache and engine", "derived")
         self._add("budget_bytes", self.budget, self.budget_reason, "measured")
@@ -86,6 +90,9 @@ class _Planner:
             needed_bytes=least, total_bytes=total, budget_bytes=self.budget, budget_reason=self.budget_reason,
             pinned_bytes=where.pinned, ring_bytes=where.ring, expert_cache_bytes=where.expert_cache,
             stream_bytes_per_token=where.stream_per_token,
+            cycle_floor_bytes=self.facts.experts.cycle_bytes if self.facts.experts else 0,
+            private_bytes=needs.private(mode, n_ctx, where), fit=judged.fit, tok_s=speed.tok_s, bound=speed.bound,
+            ram_bytes_per_token=speed.ram_bytes, disk_bytes_per_token=speed.disk_bytes,
         )  # fmt: skip
 
     @property
@@ -185,29 +192,26 @@ class _Planner:
         self._add("stream_bytes_per_token", found.stream_per_token, what, "derived")
         return found
 
-    def _verdict(self, mode: str, least: int, total: int, where: Residency) -> Verdict:
-        if mode == "stream" and least <= self.budget < total and not where.ring:
-            return "TIGHT"  # only rows of the embedding are read
-        return verdict_of(total, least, self.budget, mode in ("resident", "mlock"))
-
-    def _verdict_reason(self, verdict: Verdict, mode: str, n_ctx: int, total: int, where: Residency) -> str:
-        spare = self.budget - total
-        if verdict == "NO":
-            return refusal(self.needs, mode, n_ctx, self.budget, self._last_mode)
-        if verdict == "PAGES" and mode == "stream":
-            reason = f"{in_words(where.pinned)} of the weights stay in memory, {in_words(where.stream_per_token)}"
-            return f"{reason} are read from disk for each token"
-        if verdict == "PAGES":
-            reason = (
-                f"the weights of {mib(self.weights)} do not fit the {mib(spare + self.weights)} left for their pages:"
-                " each token will read from disk, slowly; a smaller file or more memory helps"
-            )
-            self.warnings.append(reason)
-            return reason
-        if spare < 0:
-            return "all that a token multiplies with stays in memory; the embedding is read row by row"
-        tight = ", under a tenth of the budget" if verdict == "TIGHT" else ""
-        return f"all of it stays in memory, {in_words(spare)} of {in_words(self.budget)} are left{tight}"
+    def _speed(self, mode: str, n_ctx: int, where: Residency, is_paging: bool) -> Forecast:
+        """Rows of what a token reads and how long that takes."""
+        n, memory, disk = self.request.parallel, self.machine.memory_rate, self.machine.disk_rate
+        given = (self.facts, self.machine, self.threads, n, mode, where, is_paging)
+        speed, full = forecast(*given), forecast(*given, self.needs.kv(n_ctx) // n)
+        each = "each token" if n == 1 else f"each step of {n} sequences"
+        private = self.needs.private(mode, n_ctx, where)
+        self._add("private_bytes", private, "the worker's own and locked memory at most, the context full", "derived")
+        self._add("ram_bytes_per_token", speed.ram_bytes, f"weights that {each} multiplies with", "derived")
+        self._add("disk_bytes_per_token", speed.disk_bytes, f"weights read anew for {each}", "derived")
+        self._add("memory_bytes_per_s", round(memory.bytes_s), memory.reason, memory.provenance)
+        if speed.disk_bytes:
+            self._add("disk_bytes_per_s", round(disk.bytes_s), disk.reason, disk.provenance)
+            if self.machine.disk_kind in ("rotating", "network"):
+                kind = self.machine.disk_kind
+                self.warnings.append(f"the model lies on a {kind} disk and each token reads from it; copy it to an SSD")
+        limit = {"disk": "the disk", "memory": "reading memory", "compute": "computing"}
+        self._add("tok_s", round(speed.tok_s, 2), f"at the start of a context; {limit[speed.bound]} binds", "derived")
+        self._add("tok_s_full", round(full.tok_s, 2), f"the context full; {limit[full.bound]} binds", "derived")
+        return speed
 
     def _threads_row(self) -> None:
         best, reason = threads_for(self.machine)

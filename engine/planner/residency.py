@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from engine.footprint import Experts, ModelFacts
 
-# What is read ahead, in pieces of a few MB over all layers. Each MiB of it is a MiB that cannot be pinned.
-RING_BYTES = 64 << 20
+# What is read ahead, in pieces of a few MB over all layers. Each MiB of it is a MiB that cannot be pinned, so a stream
+# of little has little of it: four pieces.
+RING_BYTES, LEAST_RING_BYTES = 64 << 20, 16 << 20
 
 
 class Residency(NamedTuple):
@@ -30,11 +31,12 @@ def residency(facts: ModelFacts, room: int, expert_cache: int | None = None) -> 
     if experts is None:
         if room >= dense:
             return Residency(dense, 0, 0, 0)
-        ring = min(RING_BYTES, dense)
+        ring = _ring(dense, room)
         pinned = max(0, room - ring)
         return Residency(pinned, ring, 0, dense - pinned)
-    ring = min(RING_BYTES, dense) if room - least_slots(experts) - (expert_cache or 0) < dense else 0
     slots = least_slots(experts)
+    for_dense = room - slots - (expert_cache or 0)
+    ring = _ring(dense, for_dense) if for_dense < dense else 0
     left = max(0, room - ring - slots)
     if expert_cache is not None:
         cache = min(expert_cache, experts.n_bytes)
@@ -44,6 +46,11 @@ def residency(facts: ModelFacts, room: int, expert_cache: int | None = None) -> 
     cache = min(left - pinned, experts.n_bytes)
     is_cut = 0 < cache < experts.cycle_bytes
     return Residency(pinned, ring + slots, 0 if is_cut else cache, dense - pinned, is_cut)
+
+
+def _ring(dense: int, room: int) -> int:
+    """As much as is missing, within its bounds."""
+    return min(dense, max(LEAST_RING_BYTES, min(RING_BYTES, dense - room)))
 
 
 def least_slots(experts: Experts) -> int:

@@ -1,11 +1,17 @@
 """What a planning starts from and what it ends in. Not here: deciding anything (planning.py)."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.budget import Verdict
 
 LOAD_MODES = ("auto", "resident", "mmap", "mlock", "stream")
 MAX_CTX = 1 << 30
+
+
+# Of what a token needs there stays in memory: resident, all of it; streams, a third or more; hopeless, less than that.
+# no: it cannot be loaded.
+Fit = Literal["resident", "streams", "hopeless", "no"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,10 @@ class Plan:
     Of a stream: `pinned_bytes` of the matrices that every token multiplies with stay in memory of our own, the rest of
     them, `stream_bytes_per_token`, goes through `ring_bytes` of buffers; `expert_cache_bytes` hold routed experts. All
     four are 0 in the other modes.
+
+    `private_bytes` is the peak of the worker's own and locked memory with a full context; `tok_s` the forecast of
+    tokens per second of all sequences together at the start of a context, `bound` what limits it (disk, memory or
+    compute); `ram_bytes_per_token` and `disk_bytes_per_token` what a step reads of the weights.
     """
 
     rows: tuple[Row, ...]
@@ -67,6 +77,13 @@ class Plan:
     ring_bytes: int = 0
     expert_cache_bytes: int = 0
     stream_bytes_per_token: int = 0
+    cycle_floor_bytes: int = 0
+    private_bytes: int = 0
+    fit: Fit = "no"
+    tok_s: float = 0.0
+    bound: str = ""
+    ram_bytes_per_token: int = 0
+    disk_bytes_per_token: int = 0
 
     @property
     def fits(self) -> bool:

@@ -60,7 +60,7 @@ def test_a_group_s_limit_decides_and_what_it_allows_is_not_killed(group: Path, m
 
 
 def test_the_plan_names_the_group_s_limit(group: Path, model: Path) -> None:
-    done = limited(group, 700 * MIB, "plan", str(model), "-c", "4096", "--json")
+    done = limited(group, 660 * MIB, "plan", str(model), "-c", "4096", "--json")
     made = json.loads(done.stdout)
-    assert made["budget_reason"].startswith("min(container limit 700 MiB less ")
-    assert 600 * MIB < made["budget_bytes"] < 700 * MIB and made["verdict"] == "PAGES"
+    assert made["budget_reason"].startswith("min(container limit 660 MiB less ")
+    assert 600 * MIB < made["budget_bytes"] < 660 * MIB and made["verdict"] == "PAGES"

@@ -13,6 +13,7 @@ KEYS = {
     "weights_bytes", "kv_bytes", "kv_bytes_per_token", "buffers_bytes", "engine_bytes", "needed_bytes", "total_bytes",
     "budget_bytes", "budget_reason", "spare_bytes", "cached", "warnings", "rows",
     "pinned_bytes", "ring_bytes", "expert_cache_bytes", "stream_bytes_per_token",
+    "cycle_floor_bytes", "private_bytes", "fit", "tok_s", "bound", "ram_bytes_per_token", "disk_bytes_per_token",
 }  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def test_a_folder_is_ranked_and_bad_files_say_why(tmp_path: Path, capsys: pytest
     assert main(["plan", str(folder), "-c", "1000000"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(str(folder))
-    assert lines[1].split() == ["MODEL", "WEIGHTS", "CTX", "KV", "TOTAL", "SPARE", "FIT"]
+    assert lines[1].split() == ["MODEL", "WEIGHTS", "CTX", "KV", "TOTAL", "SPARE", "TOK/S", "FIT"]
     assert [line.split()[0] for line in lines[2:7]] == [m["file"] for m in found["models"]]
     ends = ("resident", "resident", "does not fit", "cannot be used", "cannot be used")
     assert all(line.endswith(end) for line, end in zip(lines[2:7], ends, strict=True))
@@ -84,3 +85,17 @@ def test_a_folder_without_a_usable_model_is_an_error(tmp_path: Path, capsys: pyt
     (tmp_path / "x.gguf").write_text("<html>")
     assert main(["plan", str(tmp_path)]) == 3
     assert "cannot be used" in capsys.readouterr().out
+
+
+def test_what_was_measured_serves_all_plans_to_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tiny_llama(tmp_path / "m.gguf")
+    sources = []
+    for flags in ([], ["--measure"], []):
+        assert main(["plan", str(path), "--json", *flags]) == 0
+        made = json.loads(capsys.readouterr().out)
+        row = next(row for row in made["rows"] if row["name"] == "memory_bytes_per_s")
+        sources.append(row["provenance"])
+        assert made["tok_s"] > 0 and (made["fit"], made["bound"]) == ("resident", "memory")
+    assert sources == ["policy", "measured", "measured"]
+    assert main(["plan", str(tmp_path), "--measure"]) == 0
+    assert "TOK/S" in capsys.readouterr().out

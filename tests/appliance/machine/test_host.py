@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.machine.host import is_rotating, read_machine, thread_choice
+from appliance.machine.disk import is_rotating
+from appliance.machine.host import read_machine, thread_choice
 from appliance.machine.kernel_files import cpu_list
 from engine.planner import Machine
 
@@ -196,3 +197,10 @@ def test_a_virtual_disk_s_word_is_not_believed(tmp_path: Path) -> None:
     lay(tmp_path, {"sys/devices/pci0/virtio1/block/vda/queue/rotational": "1\n", "sys/dev/block/x": ""})
     (tmp_path / "sys/dev/block/254:0").symlink_to("../../devices/pci0/virtio1/block/vda")
     assert is_rotating(os.makedev(254, 0), tmp_path) is None
+
+
+def test_private_memory_of_our_processes_is_told_apart(tmp_path: Path) -> None:
+    mine = "Name:\tx\nCpus_allowed_list:\t0-7\nRssAnon:\t   2048 kB\nRssFile:\t  9000 kB\n"
+    root = box(tmp_path, proc__self__status=mine, proc__7__status="RssAnon:\t 1024 kB\n")
+    assert read_machine(root).own_bytes == 2048 << 10
+    assert read_machine(root, beside=(7, 8)).own_bytes == 3072 << 10, "a process that is gone has nothing"

@@ -45,6 +45,18 @@ def test_the_context_is_rounded_up_to_pages_aloud(gguf: GgufFile, asked: int, ta
     assert made.kv_bytes == taken * PER_POSITION
 
 
+@pytest.mark.parametrize("n_ctx", [2048, 16384])
+@pytest.mark.parametrize(("kv_type", "block"), [("f32", 128), ("f16", 64), ("q8_0", 34), ("q4_0", 18)])
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_the_cache_is_the_closed_formula_to_the_byte(
+    gguf: GgufFile, n_ctx: int, kv_type: str, block: int, parallel: int
+) -> None:
+    """2 (keys, values) x 2 layers x 2 KV heads x 32 values x positions x bytes of a value, a block has 32 values."""
+    made = planned(gguf, n_ctx=n_ctx, type_k=kv_type, type_v=kv_type, parallel=parallel)
+    assert made.kv_bytes == 2 * 2 * 2 * 32 * n_ctx * block // 32 * parallel
+    assert made.kv_bytes_per_token == 2 * 2 * 2 * block
+
+
 def test_without_a_number_the_context_is_the_trained_one_up_to_8192(gguf: GgufFile, tmp_path: Path) -> None:
     assert planned(gguf).n_ctx == 8192
     short = read_gguf(tiny_llama(tmp_path / "s.gguf", n_ctx=700))

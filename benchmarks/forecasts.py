@@ -1,0 +1,160 @@
+"""How near the planner comes: private memory and tokens per second, foretold and measured, in groups of limited memory.
+
+    python -m benchmarks.forecasts [-m MODEL] [--only 1,3] [--json]
+
+Each case plans, loads, fills the contexts of all its sequences and then decodes, in a process of its own in a control
+group of its own (root only), twice: the first run compiles what is missing. The peak of private memory is sampled 20
+times a second. All cases together go to benchmarks/results/<machine>.json. Not here: peers (bigger_than_ram.py).
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from appliance.cli.ceilings import read_gbps
+from appliance.machine.disk import read_bytes_s
+from appliance.machine.host import default_threads, read_machine
+from appliance.machine.rates import keep, with_rates
+from benchmarks.memory_group import PrivatePeak, group
+from benchmarks.models import model_path
+from benchmarks.ours import our_version
+from benchmarks.record import save, stamp
+from engine.budget import MIB
+
+STEPS = 12
+SKIPPED = 3  # steps until a stream is in its stride
+DATA = Path("~/.local/share/colibri").expanduser()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`limit` in MiB."""
+
+    model: str
+    limit: int
+    n_ctx: int
+    kv: str = "f16"
+    parallel: int = 1
+    ubatch: int = 512
+
+
+def cases(large: str) -> list[Case]:
+    """Half of them end far below their limit, half at it; `large` is the file that is streamed."""
+    return [
+        Case("1b-q4_k_m", 2400, 2048),
+        Case("1b-q4_k_m", 3000, 8192, "q8_0"),
+        Case("1b-q8_0", 3600, 1024, "f16", 4),
+        Case("1b-tq2_0", 1400, 1024, "q4_0", 8),
+        Case(large, 1600, 1024),
+        Case(large, 1600, 4096, "q8_0"),
+        Case(large, 1200, 2048, "q4_0"),
+        Case(large, 2000, 512, "f16", 8),
+    ]
+
+
+def child(case: Case) -> None:
+    """Plan, load, fill, decode; one JSON line."""
+    from engine.gguf.reader import read_gguf
+    from engine.load import EngineOptions, load_engine
+    from engine.models.shape import DecoderShape
+    from engine.planner import PlanRequest, plan
+    from engine.sampling import Sampling
+
+    path = model_path(case.model)
+    threads = default_threads(read_machine())
+    machine = with_rates(read_machine(), path, DATA, threads)
+    gguf = read_gguf(path)
+    request = PlanRequest(case.n_ctx, case.kv, case.kv, "auto", case.ubatch, case.parallel, threads, is_served=False)
+    made = plan(gguf, DecoderShape.read(gguf), machine, request)
+    options = EngineOptions(
+        n_ctx=case.n_ctx, threads=threads, threads_batch=threads, ubatch_size=case.ubatch, type_k=case.kv,
+        type_v=case.kv, n_parallel=case.parallel, spec_type="none",
+    )  # fmt: skip
+    engine = load_engine(path, options, machine)
+    depth, n_vocab = made.n_ctx - STEPS - 2, engine.info.n_vocab
+    prompts = [[(j * 7919 + i * 104729 + 11) % n_vocab for j in range(depth)] for i in range(case.parallel)]
+    texts = [engine.open(ids, Sampling(temperature=0.0), STEPS + 2) for ids in prompts]
+    while reading := [text for text in texts if text.phase == "prefill"]:
+        engine.step_many(reading)
+    times = []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        engine.step_many(texts)
+        times.append(time.perf_counter() - start)
+    tok_s = case.parallel / statistics.mean(times[SKIPPED:])
+    planned = {row.name: row.value for row in made.rows}
+    print(json.dumps({
+        "load_mode": engine.info.load_mode, "planned_private": made.private_bytes, "bound": made.bound,
+        "planned_tok_s": planned["tok_s_full"], "tok_s": tok_s,
+    }))  # fmt: skip
+
+
+def measured(case: Case) -> dict[str, Any]:
+    """One run in a group of its own."""
+    with group(case.limit * MIB) as limited:
+        argv = limited.argv([sys.executable, "-m", "benchmarks.forecasts", "--child", json.dumps(asdict(case))])
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        peak = PrivatePeak(process.pid)
+        out, _ = process.communicate()
+        private, kills = peak.stop(), limited.kills
+    if process.returncode:
+        raise SystemExit(f"{case}: exit code {process.returncode}, {kills} killed")
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return asdict(case) | found | {
+        "private": private, "private_error": found["planned_private"] / private - 1,
+        "tok_s_error": found["planned_tok_s"] / found["tok_s"] - 1, "share_of_limit": private / (case.limit * MIB),
+    }  # fmt: skip
+
+
+def measure_rates(path: Path) -> None:
+    threads = default_threads(read_machine())
+    memory, read = read_gbps(threads), read_bytes_s(path, 2.0)
+    keep(DATA, memory=(threads, memory * 1e9) if memory else None, read=(path, read) if read else None)
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row for people."""
+    return (
+        f"{row['model'][-26:]:26s} {row['limit']:5d} MiB  ctx {row['n_ctx']:5d} {row['kv']:5s} x{row['parallel']}"
+        f"  {row['load_mode']:8s} private {row['planned_private'] / MIB:6.0f} foretold {row['private'] / MIB:6.0f} MiB"
+        f" {row['private_error']:+6.1%}  tok/s {row['planned_tok_s']:7.2f} foretold {row['tok_s']:7.2f}"
+        f" {row['tok_s_error']:+6.1%}  at {row['share_of_limit']:.0%} of the limit"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare the planner's forecasts with what is measured.")
+    parser.add_argument("-m", "--model", help="the large GGUF file that is streamed")
+    parser.add_argument("--only", help="numbers of cases, from 1")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(Case(**json.loads(args.child)))
+        return
+    if not args.model:
+        parser.error("name the large file with -m")
+    chosen = cases(args.model)
+    if args.only:
+        chosen = [chosen[int(word) - 1] for word in args.only.split(",")]
+    rows = []
+    for case in chosen:
+        measure_rates(model_path(case.model))
+        measured(case)
+        rows.append(measured(case))
+        if not args.json:
+            print(line(rows[-1]), flush=True)
+    if not args.only:
+        save("forecasts", stamp(Path(args.model)) | {"version": our_version(), "rows": rows})
+    if args.json:
+        print(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

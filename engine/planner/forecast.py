@@ -1,0 +1,77 @@
+"""How fast a planned model will answer, and what limits it. Not here: measuring (appliance/machine), what is planned.
+
+    seconds of a step = max(bytes from disk / disk,  bytes from RAM / memory + work of further rows)
+
+A step moves each of the sequences one token on; the weights are read once for all of them.
+"""
+
+from typing import NamedTuple
+
+from engine.budget import Machine
+from engine.footprint import ModelFacts
+from engine.planner.residency import Residency
+
+# Of plain reading's speed, what decoding reaches on two cores: 0.75 at 2 bits per weight, 0.87 at 5, 0.96 at 8.
+LEAST_READ_SHARE, READ_SHARE_PER_BIT, MOST_READ_SHARE = 0.72, 0.03, 0.96
+# Barriers and small ops of one layer: what a 135M model takes beyond its bytes, 0.9 ms in 30 layers.
+LAYER_S = 30e-6
+# Multiplications per second and thread for rows beyond the first: 4-bit weights, AVX-512, 3.6 ms per 1.2 * 10^9.
+ROW_MACS = 160e9
+
+
+class Forecast(NamedTuple):
+    """Bytes are of the weights, per step; `bound` is disk, memory or compute."""
+
+    tok_s: float
+    bound: str
+    ram_bytes: int
+    disk_bytes: int
+
+
+def forecast(
+    facts: ModelFacts, machine: Machine, threads: int, n_seqs: int, mode: str, where: Residency, is_paging: bool,
+    kv_bytes: int = 0,
+) -> Forecast:  # fmt: skip
+    """`is_paging`: mapped weights do not fit beside the rest; `kv_bytes`: what one sequence has in its cache."""
+    ram = facts.dense_bytes + facts.weights["norms"] + _routed(facts, n_seqs)
+    disk = disk_bytes(facts, n_seqs, mode, where, is_paging)
+    reading_s = (ram + n_seqs * kv_bytes) / (machine.memory_rate.bytes_s * read_share(facts))
+    reading_s += facts.shape.n_layers * LAYER_S
+    rows_s = (n_seqs - 1) * facts.macs / (ROW_MACS * threads)
+    disk_s = disk / machine.disk_rate.bytes_s
+    step_s = max(disk_s, reading_s + rows_s)
+    bound = "disk" if disk_s == step_s else "memory" if reading_s >= rows_s else "compute"
+    return Forecast(n_seqs / step_s, bound, ram, disk)
+
+
+def disk_bytes(facts: ModelFacts, n_seqs: int, mode: str, where: Residency, is_paging: bool) -> int:
+    """What a step reads from disk. Of experts evenly routed, the cache has its share; a map that does not fit hits
+    nothing, since the pages that come next are those that went longest ago, and drags in neighbours of what it needs:
+    4.3 of 4.5 GiB per token were measured where a token uses 0.5."""
+    if mode == "stream":
+        return where.stream_per_token + round(_routed(facts, n_seqs) * (1 - hit_share(facts, where.expert_cache)))
+    if mode == "mmap" and is_paging:
+        return facts.dense_bytes + facts.weights["experts"]
+    return 0
+
+
+def read_share(facts: ModelFacts) -> float:
+    """The fewer bits a weight has, the more there is to compute for each byte."""
+    bits = 8 * (facts.dense_bytes + _routed(facts, 1)) / max(1, facts.macs)
+    return min(MOST_READ_SHARE, LEAST_READ_SHARE + READ_SHARE_PER_BIT * bits)
+
+
+def hit_share(facts: ModelFacts, expert_cache: int) -> float:
+    """Of evenly routed experts, those that the cache holds; none below one token's."""
+    experts = facts.experts
+    if experts is None or expert_cache < experts.cycle_bytes:
+        return 0.0
+    return min(1.0, expert_cache / experts.n_bytes)
+
+
+def _routed(facts: ModelFacts, n_seqs: int) -> int:
+    """Bytes of the different experts that a step of evenly routed sequences uses."""
+    experts = facts.experts
+    if experts is None:
+        return 0
+    return round(experts.n_bytes * (1 - (1 - experts.n_used / experts.n) ** n_seqs))
