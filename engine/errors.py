@@ -21,6 +21,7 @@
     │   ├── ModelLoading            the model is being loaded and nothing may wait for it
     │   └── EngineDown              the engine crashed or is shutting down
     └── EngineFailed            the engine broke while it worked                  exit 1
+        └── ReadFailed              the disk or the file did not give the weights
 
 A message says what was seen, what was expected and what to do, in one sentence, without paths a stranger must not see.
 """
@@ -123,3 +124,9 @@ class EngineDown(Unavailable):
 
 class EngineFailed(ColibriError):
     code = "engine_failed"
+
+
+class ReadFailed(EngineFailed):
+    """This step counts for nobody; the engine lives and the next one tries again."""
+
+    code = "read_failed"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.kv import KvCache, KvSequence
-from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter
+from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter, ReadFailed
 from engine.info import EngineInfo
 from engine.kernels import step
 from engine.kernels.program import Buffer, Recorded
@@ -31,6 +31,7 @@ from engine.rows import RowTable
 from engine.sampling import SamplerSlot, Sampling
 from engine.sequence import Part, Sequence, StepOut, share
 from engine.speculate import Drafting, Speculator
+from engine.weights.stream import Stream
 
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
 
@@ -46,7 +47,8 @@ class NotFinite(EngineFailed):
 @dataclass(frozen=True, slots=True)
 class Machinery:
     """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
-    point into; `drafting` says how next tokens are guessed, None that they are not."""
+    point into; `drafting` says how next tokens are guessed, None that they are not; `stream` reads the weights that
+    are not in memory."""
 
     team: Team
     program: Recorded
@@ -57,6 +59,7 @@ class Machinery:
     keep: tuple[Any, ...]
     close: Callable[[], None]
     drafting: Drafting | None = None
+    stream: Stream | None = None
 
 
 class Engine:
@@ -115,7 +118,7 @@ class Engine:
     def step_many(self, sequences: Several[Sequence]) -> list[StepOut]:
         """One replay for all of `sequences`, in any phase, under one budget of rows; what it brought each of them.
 
-        A cancelled step counts for nobody, nor does one that raises: KvFull, NotFinite.
+        A cancelled step counts for nobody, nor does one that raises: KvFull, NotFinite, ReadFailed.
         """
         assert sequences and len(set(sequences)) == len(sequences), "each sequence once"
         assert all(s.finish is None for s in sequences), "a sequence has ended"
@@ -181,7 +184,7 @@ class Engine:
         """Replay over the row table; False: cancelled. Nothing is counted here."""
         self._rows.publish()
         threads = self.info.threads if self._rows.n_rows <= FEW else self.info.threads_batch
-        if self._m.team.run(self._m.program, threads):
+        if self._replay(threads):
             return True
         if self._words[step.ERROR // 8]:
             if fault := self._m.team.fault(self._m.program):
@@ -190,11 +193,22 @@ class Engine:
         self._words[step.CANCEL // 8] = 0
         return False
 
+    def _replay(self, threads: int) -> bool:
+        if not (stream := self._m.stream):
+            return self._m.team.run(self._m.program, threads)
+        stream.begin()
+        is_whole = self._m.team.run(self._m.program, threads)
+        if complaint := stream.end(is_whole):
+            raise ReadFailed(complaint)
+        return is_whole
+
     # --- from other threads ---
 
     def cancel(self) -> None:
         """Make the running step, or the next one, return `cancelled` within one layer."""
         self._m.team.cancel()
+        if self._m.stream:
+            self._m.stream.cancel()
 
     def beat(self) -> int:
         """Layers computed since the start: a number that stands still only when nothing is being computed."""
@@ -248,8 +262,8 @@ class Engine:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """The team but its first member, which is whoever steps."""
-        return self._m.team.threads
+        """The team but its first member, which is whoever steps; the readers of a stream."""
+        return (*self._m.team.threads, *(self._m.stream.readers.threads if self._m.stream else ()))
 
     def _read(self, kv: KvSequence, ids: NDArray[np.int64], most: int) -> NDArray[np.float32]:
         """Read ids; raw logits of at most so many last ones."""
@@ -281,6 +295,8 @@ class Engine:
     def shutdown(self) -> None:
         """End the threads and give the memory back."""
         self._m.team.stop()
+        if self._m.stream:
+            self._m.stream.close()
         self._m.close()
 
 

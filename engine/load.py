@@ -7,7 +7,7 @@ the machine offers (the caller reads it), profiles, processes.
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.cache.kv import KvCache
@@ -16,6 +16,8 @@ from engine.generate import Engine, Machinery
 from engine.gguf.digest import model_digest
 from engine.gguf.reader import GgufFile, read_gguf
 from engine.info import EngineInfo
+from engine.kernels import readers
+from engine.kernels.embed import embed_read
 from engine.kernels.isa import ISA
 from engine.kernels.jit import Kernel, compile_all
 from engine.kernels.pack import pack_panels
@@ -27,6 +29,7 @@ from engine.planner import Machine, Plan, PlanRequest, plan
 from engine.speculate import MOST_GUESSES, Drafting, spec_type_of
 from engine.weights.placement import place_mapped, place_resident
 from engine.weights.store import Store
+from engine.weights.stream import Stream, place_streamed
 
 # (stage "compile" | "load" | "ready", done, total, note)
 Progress = Callable[[str, int, int, str], None]
@@ -35,7 +38,9 @@ Progress = Callable[[str, int, int, str], None]
 @dataclass(frozen=True)
 class EngineOptions:
     """What may be asked of an engine; n_ctx 0 lets the planner choose. Field names are the settings' long flags, but
-    for `is_served`: an API process lives beside this one and takes its part of the memory."""
+    for `is_served`: an API process lives beside this one and takes its part of the memory. For measuring, instead of
+    what the planner chooses: `pinned_bytes` of a streamed model stay in memory, `ring_bytes` hold what is read ahead.
+    """
 
     n_ctx: int = 0
     threads: int = 1
@@ -50,6 +55,8 @@ class EngineOptions:
     spec_ngram_simple_size_n: int = 1
     spec_ngram_simple_size_m: int = MOST_GUESSES
     is_served: bool = False
+    pinned_bytes: int | None = None
+    ring_bytes: int | None = None
 
 
 def _silent(stage: str, done: int, total: int, note: str) -> None:
@@ -68,6 +75,10 @@ def load_engine(
         is_served=options.is_served,
     )  # fmt: skip
     chosen = plan(gguf, shape, machine, request)
+    if options.pinned_bytes is not None:
+        chosen = replace(chosen, pinned_bytes=options.pinned_bytes)
+    if options.ring_bytes is not None:
+        chosen = replace(chosen, ring_bytes=options.ring_bytes)
     store = Store(gguf)
     try:
         return _build(gguf, shape, chosen, options, machine, store, on_progress)
@@ -91,8 +102,16 @@ def _build(
     compile_all(kernels, lambda done, total, name: on_progress("compile", done, total, name or ISA.words))
     notes = list(chosen.warnings)
     arena: Any = None
+    stream: Stream | None = None
+
+    def loading(done: int, total: int) -> None:
+        on_progress("load", done, total, "weights")
+
     if chosen.load_mode == "resident":
-        arena = place_resident(store, team_size, lambda done, total: on_progress("load", done, total, "weights"))
+        arena = place_resident(store, team_size, loading)
+    elif chosen.load_mode == "stream":
+        kv.populate()  # what is planned is taken now: no answer may find later that it is not there
+        stream = place_streamed(store, chosen.pinned_bytes, chosen.ring_bytes, loading)
     elif note := place_mapped(store, chosen.load_mode == "mlock"):
         notes.append(note)
     parts = Parts(shape, store.matrices, kv, rows, out_rows(options.n_parallel), team_size)
@@ -101,8 +120,8 @@ def _build(
     spec_type = spec_type_of(options.spec_type, chosen.load_mode, not chosen.weights["experts"])
     machinery = Machinery(
         team, parts.program.finish(), kv, parts.logits, parts.ld_logits, parts.max_out, keep=(parts, arena, model),
-        close=store.close, drafting=_drafting(options, spec_type),
-    )
+        close=store.close, drafting=_drafting(options, spec_type), stream=stream,
+    )  # fmt: skip
     info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes))
     on_progress("ready", 1, 1, "")
     return Engine(info, machinery)
@@ -117,7 +136,7 @@ def _model(shape: DecoderShape, store: Store) -> Any:
 
 def _kernels(model: Any, shape: DecoderShape, store: Store, kv: KvCache, chosen: Plan) -> list[Kernel]:
     """Every kernel this load will call, found by recording the program once in the layout it will have."""
-    resident = chosen.load_mode == "resident"
+    resident, streams = chosen.load_mode == "resident", chosen.load_mode == "stream"
     before = [(m, m.body) for m in store.matrices]
     for matrix in store.matrices:
         matrix.body = matrix.quant.panels if resident else matrix.quant.rows
@@ -125,8 +144,12 @@ def _kernels(model: Any, shape: DecoderShape, store: Store, kv: KvCache, chosen:
     model.record(rehearsal)
     for matrix, body in before:
         matrix.body = body
-    packing = [pack_panels, *(m.quant.pack for m in store.matrices)] if resident else []
-    return [*rehearsal.program.kernels, *KERNELS, *packing]
+    found = [*rehearsal.program.kernels, *KERNELS]
+    if resident or streams:
+        found += [pack_panels, *(m.quant.pack for m in store.matrices)]
+    if streams:
+        found += [embed_read, *readers.KERNELS, *(m.quant.panels for m in store.matrices)]
+    return found
 
 
 def _cpus(machine: Machine, threads: int) -> tuple[int, ...]:

@@ -74,6 +74,10 @@ class KvCache:
         self.sequences.append(sequence)
         return sequence
 
+    def populate(self) -> None:
+        """Have all pages in memory now; a page that was never written takes none."""
+        self._bytes[:: mmap.PAGESIZE] = 0
+
     def release_memory(self) -> int:
         """Give free pages back to the system; returns their bytes. They read as zeros when they are used again."""
         given = 0

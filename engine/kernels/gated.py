@@ -1,8 +1,9 @@
 """The gated feed-forward's first half in one op: silu(gate x) * (up x). Not here: what follows (act.py, matmul.py).
 
     swiglu record   1 gate w   2 its kernel   3 its act   4 blocks in its row   5 up w   6 its kernel   7 its act
-                    8 blocks   9 bytes between threads' act copies   10 n_ff   11 out f32 [rows][n_ff]
-                    12 scratch   13 bytes between threads   15 counter
+                    8 blocks   9 bytes between threads' act copies   10 hidden rows of this op
+                    11 out f32 [rows][n_ff], at its first one   12 scratch   13 bytes between threads
+                    14 n_ff   15 counter
 
 A chunk is at most 64 hidden rows of both matrices for all tokens: the products never leave L2 and need no barrier of
 their own (Shazeer 2020, arXiv:2002.05202).
@@ -33,14 +34,14 @@ def silu_times(gate, up, k):
 
 @op
 def swiglu(o, tid, nth, st):
-    T, n_ff = ld_i64(st + N_ROWS), ld_i64(o + 80)
+    T, n, n_ff = ld_i64(st + N_ROWS), ld_i64(o + 80), ld_i64(o + 112)
     copies = tid * ld_i64(o + 72) if T <= REPLICATE else 0
     gate_act, up_act = ld_i64(o + 24) + copies, ld_i64(o + 56) + copies
     out, counter = ld_i64(o + 88), ld_i64(o + 120)
     gate = ld_i64(o + 96) + tid * ld_i64(o + 104)
     up = gate + T * HIDDEN * 4
     scratch, ld = up + T * HIDDEN * 4, HIDDEN * 4
-    n_panels = n_ff // 8
+    n_panels = n // 8
     pairs, least = (n_panels + 1) // 2, HIDDEN // 16 if T <= REPLICATE else FEWEST // 16
     while True:
         q0, q1 = take(counter, pairs, nth, least, HIDDEN // 16)

@@ -4,6 +4,8 @@ A part takes sizes and matrices, never a family's name; one that would need a fl
 Every extent that an op touches is asserted here, once, at load.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,16 +13,17 @@ import numpy as np
 from engine.cache.kv import KvCache
 from engine.kernels import attention, rope, sample
 from engine.kernels.act import act_bytes, activate
-from engine.kernels.embed import embed
+from engine.kernels.embed import embed, embed_read
 from engine.kernels.gated import HIDDEN, swiglu
 from engine.kernels.kv import store_k, store_v
 from engine.kernels.matmul import TOKENS, matmul
 from engine.kernels.merge import merged
 from engine.kernels.norm import rms_norm
 from engine.kernels.program import Buffer, Program, Work
+from engine.kernels.ring import release, wait_read
 from engine.kernels.step import N_ROWS, PAGE, REPLICATE
 from engine.models.shape import DecoderShape
-from engine.weights.tensor import Matrix, Table, Vector
+from engine.weights.tensor import Matrix, Span, Table, Vector
 
 CHUNK = 16 << 10  # bytes of weights worth handing out: 0.7 us of reading
 
@@ -91,10 +94,14 @@ class Parts:
 
     def embed(self, table: Table) -> None:
         assert table.k == self.shape.n_embd and self.x.n_bytes >= self.max_rows * table.k * 4
-        self.program.add(
-            embed, table.address, table.row_bytes, table.blocks, table.unpack, self.x.address, table.k * 4,
-            work=Work(table.name, row_bytes=table.row_bytes),
-        )  # fmt: skip
+        assert table.row_bytes <= self.scratch_bytes, table.row_bytes
+        work = Work(table.name, row_bytes=table.row_bytes)
+        row = (table.row_bytes, table.blocks, table.unpack, self.x.address, table.k * 4)
+        if table.ring:
+            scratch = (self.scratch.address, self.scratch_bytes, table.ring)
+            self.program.add(embed_read, table.fd, table.offset, *row, *scratch, work=work)
+        else:
+            self.program.add(embed, table.address, *row, work=work)
         self.program.barrier()
 
     def norm(self, weight: Vector, out: Act, rows: int = N_ROWS) -> None:
@@ -113,27 +120,42 @@ class Parts:
         """y[:, column : column + m.n] (+)= act m^T; ldy in floats."""
         most = self.max_rows if rows == N_ROWS else self.max_out
         assert column + m.n_panels * 8 <= ldy and most * ldy * 4 <= y.n_bytes, (m.name, column, m.n, ldy, y.n_bytes)
-        whole = m.n_panels - (m.tail is not None)
-        for address, count, at in ((m.address, whole, column), (m.tail and m.tail.address, 1, column + whole * 8)):
-            if address and count:
+        for span in m.spans:
+            n_bytes, at = span.n_panels * m.panel_bytes, y.address + (column + span.first * 8) * 4
+            with self._reached(span, m) as address:
                 self.program.add(
-                    matmul, address, m.body, act.of(m), act.copies, m.blocks, y.address + at * 4, ldy * 4, count,
+                    matmul, address, span.body, act.of(m), act.copies, m.blocks, at, ldy * 4, span.n_panels,
                     int(add), self.scratch.address, self.scratch_bytes, rows, CHUNK // m.panel_bytes, counter=True,
-                    work=Work(m.name, n_bytes=count * m.panel_bytes, row_macs=count * 8 * m.k, rows=rows),
+                    work=Work(m.name, n_bytes=n_bytes, row_macs=span.n_panels * 8 * m.k, rows=rows),
                 )  # fmt: skip
+
+    @contextmanager
+    def _reached(self, span: Span, m: Matrix) -> Iterator[int]:
+        """The address of the span's panels while the op that is recorded inside runs."""
+        if span.visit is None:
+            yield span.address
+            return
+        visit = span.visit()
+        self.program.add(wait_read, visit.ring, visit.request, work=Work(m.name))
+        yield visit.address
+        self.program.add(release, visit.ring, visit.request, visit.follower, work=Work(m.name))
 
     def swiglu(self, gate: Matrix, up: Matrix, act: Act, hidden: Buffer, out: Act) -> None:
         """silu(gate act) * (up act), as floats into `hidden`, as activations into `out`."""
         assert gate.n == up.n == out.k and gate.n % 8 == 0 and not gate.tail and not up.tail, (gate.name, gate.n, out.k)
         assert hidden.n_bytes >= self.max_rows * gate.n * 4, (hidden.n_bytes, gate.n)
-        self.program.add(
-            swiglu, gate.address, gate.body, act.of(gate), gate.blocks, up.address, up.body, act.of(up), up.blocks,
-            act.copies, gate.n, hidden.address, self.scratch.address, self.scratch_bytes, counter=True,
-            work=Work(
-                f"{gate.name}+{up.name}", n_bytes=sum(m.n_panels * m.panel_bytes for m in (gate, up)),
-                row_macs=2 * gate.n * gate.k,
-            ),
-        )  # fmt: skip
+        for g, u in zip(gate.spans, up.spans, strict=True):
+            assert (g.first, g.n_panels) == (u.first, u.n_panels), (gate.name, g, u)
+            n_bytes = g.n_panels * (gate.panel_bytes + up.panel_bytes)
+            with self._reached(g, gate) as gate_at, self._reached(u, up) as up_at:
+                self.program.add(
+                    swiglu, gate_at, g.body, act.of(gate), gate.blocks, up_at, u.body, act.of(up), up.blocks,
+                    act.copies, g.n_panels * 8, hidden.address + g.first * 32, self.scratch.address,
+                    self.scratch_bytes, gate.n, counter=True,
+                    work=Work(
+                        f"{gate.name}+{up.name}", n_bytes=n_bytes, row_macs=2 * g.n_panels * 8 * gate.k,
+                    ),
+                )  # fmt: skip
         self.program.barrier()
         self.program.add(
             activate, hidden.address, gate.n, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes,

@@ -4,6 +4,7 @@
                packed are unmapped at once, so that a load takes the file's size and a few MB, never twice the size
     mmap       nothing moves; a ragged last group of rows is copied and padded
     mlock      mmap, and the kernel is asked to keep the pages
+    stream     a part as panels, the rest read again for every step: stream.py
 """
 
 import ctypes
@@ -38,9 +39,9 @@ class Arena:
         self._next = -(-start // HUGE) * HUGE
         self._end = start + n_bytes + HUGE
 
-    def take(self, n_bytes: int) -> int:
-        """The address of n_bytes on a 64-byte line."""
-        at = self._next
+    def take(self, n_bytes: int, align: int = 64) -> int:
+        """The address of n_bytes, a multiple of `align`."""
+        at = -(-self._next // align) * align
         self._next = -(-(at + n_bytes) // 64) * 64 + GAP
         assert self._next <= self._end, "the arena is too small"
         live(self, at, n_bytes)

@@ -16,7 +16,7 @@ _ELSEWHERE = ("rope_freqs.weight",)
 
 
 class Store:
-    """Claims by name; `matrices` lists what placement has to find a place for. `close` unmaps the file."""
+    """Claims by name; `matrices`, `vectors` and `tables` list what placement may move. `close` unmaps the file."""
 
     def __init__(self, gguf: GgufFile) -> None:
         self.gguf = gguf
@@ -25,6 +25,8 @@ class Store:
         self.bytes = np.frombuffer(self.map, np.uint8)
         self.base = int(self.bytes.ctypes.data)
         self.matrices: list[Matrix] = []
+        self.vectors: list[Vector] = []
+        self.tables: list[Table] = []
         self._claimed: set[str] = set()
 
     def _claim(self, name: str, dims: tuple[int, ...]) -> TensorInfo:
@@ -62,14 +64,17 @@ class Store:
         info = self._claim(name, (k,))
         if info.type.name != "F32":
             raise UnsupportedModel(f"{self.gguf.path.name}: {name} is {info.type.name}; F32 is expected")
-        return Vector(name, k, self.base + info.offset)
+        self.vectors.append(Vector(name, k, self.base + info.offset))
+        return self.vectors[-1]
 
     def table(self, name: str, k: int, n: int) -> Table:
         """Rows to look up, left in the mapped file."""
         info = self._claim(name, (k, n))
         quant = importlib.import_module(info.type.module)
         row_bytes = info.type.row_bytes(k)
-        return Table(name, k, n, self.base + info.offset, row_bytes, k // info.type.items, quant.unpack_row)
+        table = Table(name, k, n, self.base + info.offset, row_bytes, k // info.type.items, quant.unpack_row)
+        self.tables.append(table)
+        return table
 
     def tied(self, table: Table) -> Matrix:
         """The table once more, as a matrix to multiply with."""

@@ -1,11 +1,35 @@
 """A matrix and a vector as a model holds them: what they are and where they lie now. Not here: putting them there."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 from engine.kernels.jit import Kernel
 from engine.kernels.program import Buffer
 from engine.quants.registry import QuantType
+
+
+class Visit(NamedTuple):
+    """A stretch that is read from disk each time: where it will lie, and the ring's names for reading it, for being
+    done with it and for what is read into its place then (kernels/ring.py)."""
+
+    address: int
+    ring: int
+    request: int
+    follower: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Panels first..first + n_panels of a matrix at `address`; with a `visit` they are there only while it lasts, and
+    who records an op that multiplies them asks for it, once and in order of use."""
+
+    first: int
+    n_panels: int
+    address: int
+    body: Kernel
+    visit: Callable[[], Visit] | None = None
 
 
 @dataclass
@@ -13,7 +37,8 @@ class Matrix:
     """`n` rows of `k` values; `blocks` in a row. `address` and `body` change when placement moves the bytes.
 
     `source` is the first byte in the mapped file. A mapped matrix whose rows are no multiple of eight has its last
-    rows, padded with zeros to eight, in `tail`; a resident one has them in its last panel.
+    rows, padded with zeros to eight, in `tail`; a resident one has them in its last panel. A streamed one lies in
+    several `pieces`, its tail apart.
     """
 
     name: str
@@ -25,6 +50,14 @@ class Matrix:
     address: int
     body: Kernel
     tail: Buffer | None = None
+    pieces: tuple[Span, ...] = ()
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where all its panels lie, ascending."""
+        whole = self.n_panels - (self.tail is not None)
+        spans = self.pieces or ((Span(0, whole, self.address, self.body),) if whole else ())
+        return (*spans, Span(whole, 1, self.tail.address, self.quant.rows)) if self.tail else spans
 
     @property
     def blocks(self) -> int:
@@ -59,7 +92,7 @@ class ExpertMatrix:
         return self.n // 8 * self.whole.panel_bytes
 
 
-@dataclass(frozen=True)
+@dataclass
 class Vector:
     """`k` float32 at `address`."""
 
@@ -68,9 +101,10 @@ class Vector:
     address: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Table:
-    """A matrix whose single rows are read: `row_bytes` apart, unpacked by `unpack`."""
+    """A matrix whose single rows are read: `row_bytes` apart, unpacked by `unpack`; from memory at `address`, or
+    where there is a `ring` (for its errors) from the file `fd` at `offset`."""
 
     name: str
     k: int
@@ -79,3 +113,6 @@ class Table:
     row_bytes: int
     blocks: int
     unpack: Kernel
+    fd: int = -1
+    offset: int = 0
+    ring: int = 0
