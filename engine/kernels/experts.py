@@ -22,6 +22,7 @@ from engine.kernels.chunks import ROWS, take
 from engine.kernels.gated import HIDDEN, silu_times
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import TOKENS
+from engine.kernels.matmul import scratch_bytes as product_bytes
 from engine.kernels.places import DOWN, GATE, UP, place
 from engine.kernels.route import SLOT, expert_of, first_slot, n_needed, row_of
 from engine.kernels.simd import bc_f32x8, fma_f32x8, ld_f32x8, ld_i8x16, ld_i8x32, ld_i64, st_f32x8, st_i8x16, st_i8x32
@@ -37,12 +38,7 @@ def scratch_bytes(panel_bytes: int, formats: tuple[str, str], k: int) -> int:
     """Scratch of one thread for gate_up and down: products, a kernel's own, gathered acts of the gate and the up format
     (once where they are the same); `panel_bytes` of the widest expert matrix."""
     gathered = sum(act_bytes(fmt, k, GROUP) for fmt in set(formats))
-    return max(2 * PRODUCT, TOKENS * COLUMNS * 4) + kernel_bytes(panel_bytes) + gathered
-
-
-def kernel_bytes(panel_bytes: int) -> int:
-    """What a matrix kernel wants for itself, on whole lines."""
-    return -(-(TOKENS * 64 + 2 * panel_bytes) // 64) * 64
+    return max(2 * PRODUCT, TOKENS * COLUMNS * 4) + product_bytes(panel_bytes) + gathered
 
 
 @inner

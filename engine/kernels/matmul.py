@@ -15,6 +15,12 @@ from engine.kernels.step import REPLICATE
 from engine.kernels.sync import invoke_matmul
 
 TOKENS = 128  # tokens of a tile that share one pass over a chunk of panels
+GROUP = 8  # panels that meet a segment of the activations before the next segment
+
+
+def scratch_bytes(panel_bytes: int) -> int:
+    """What a format's kernel wants for itself on one thread, on whole lines: accumulators, two panels of file rows."""
+    return -(-(TOKENS * GROUP * 32 + 2 * panel_bytes) // 64) * 64
 
 
 @inner

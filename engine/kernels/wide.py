@@ -41,6 +41,10 @@ def _fma(b: Any, x: Any, y: Any, z: Any) -> Any:
     return call(b, f"llvm.{'fma' if FMA else 'fmuladd'}.v{x.type.count}f32", x.type, [x, y, z])
 
 
+def _and(b: Any, v: Any, mask: Any) -> Any:
+    return b.and_(v, splat(b, b.trunc(mask, I32), Vec("i32", v.type.count)))
+
+
 def _shl(b: Any, v: Any, n: Any) -> Any:
     return b.shl(v, splat(b, b.trunc(n, I32), Vec("i32", v.type.count)))
 
@@ -53,6 +57,7 @@ fma_f32 = make_any(3, _same, _fma)  # x * y + z
 to_f32 = make_any(1, _f32, lambda b, x: b.sitofp(x, ir.VectorType(F32, x.type.count)))
 add_i32 = make_any(2, _same, lambda b, x, y: b.add(x, y))
 sub_i32 = make_any(2, _same, lambda b, x, y: b.sub(x, y))
+and_i32 = make_any(2, _same, _and)  # with a number
 shl_i32 = make_any(2, _same, _shl)  # by a count
 
 f32x16 = Vec("f32", 16)

@@ -16,7 +16,8 @@ from engine.kernels.act import act_bytes, activate
 from engine.kernels.embed import embed, embed_read
 from engine.kernels.gated import HIDDEN, swiglu
 from engine.kernels.kv import store_k, store_v
-from engine.kernels.matmul import TOKENS, matmul
+from engine.kernels.matmul import matmul
+from engine.kernels.matmul import scratch_bytes as product_bytes
 from engine.kernels.merge import merged
 from engine.kernels.norm import rms_norm
 from engine.kernels.program import Buffer, Program, Work
@@ -73,7 +74,7 @@ class Parts:
     def _scratch(self, matrices: list[Matrix]) -> int:
         """The most any op needs for one thread."""
         s = self.shape
-        product = max(TOKENS * 64 + 2 * m.panel_bytes for m in matrices)
+        product = max(product_bytes(m.panel_bytes) for m in matrices)
         hidden = 2 * self.max_rows * HIDDEN * 4 + product
         rows = 4 * max(s.n_embd, s.n_heads * s.head_dim, s.n_ff)
         return -(-max(hidden, rows) // 64) * 64

@@ -22,7 +22,7 @@ def one(w, act, T, t, n):
 
 
 @inner
-def tile(w, act, T, t0, t1, n, out):
+def tile(w, act, T, t0, t1, n, _first, _end, out):
     four_tile(F16, w, act, t0, t1, n, out)
 
 

@@ -10,14 +10,14 @@ scales are one load. It has the same bytes as the file's eight rows, in another 
     ACT          the activation format it multiplies with: "q32" or "f32" (kernels/act.py)
 
 n counts blocks in a row, T tokens in `act`, ldy bytes from token to token; add != 0 adds to y. One token goes through
-`one`, more through `tile`, which keeps accumulators in scratch (t1 - t0 vectors of 32 bytes): both run the same f32
-chain, blocks ascending, so a token's result does not depend on its company. File-layout rows read eight rows at once
-and run the panel's float code on a vector whose lane is the row: same bits again.
+`one`, more through `tile`, which keeps accumulators in scratch (GROUP vectors of 32 bytes a token): both run the same
+f32 chain, blocks ascending, so a token's result does not depend on its company. File-layout rows read eight rows at
+once and run the panel's float code on a vector whose lane is the row: same bits again.
 """
 
 from engine.kernels.jit import inner
+from engine.kernels.matmul import GROUP as GROUP
 from engine.kernels.simd import add_f32x8, i32_of, ld_f32x8, ld_i16, ld_i32, ld_u32, st_f32x8, st_i16, st_i32, z_f32x8
-
 
 @inner
 def put(y, value, add):

@@ -12,7 +12,7 @@ Per sub-block and row: acc = fma(dx, fma(d * sc', sum'(q' * x), d * sc * sum(q' 
 over sixteen columns each.
 """
 
-from engine.kernels.act import LESS, LESS_HALF, SCALE
+from engine.kernels.act import LESS, LESS_FIRST, SCALE
 from engine.kernels.dots import dot_row, dot_u6
 from engine.kernels.fields import field, signed_byte, up4
 from engine.kernels.jit import inner, kernel
@@ -20,7 +20,7 @@ from engine.kernels.simd import (
     column_f16, column_i32, f32, halves8, i2f, ld_f16, ld_f16x8, ld_i8, ld_i8x32, ld_i32x8, ld_u8, mul_f32x8, or_i8x32,
     st_f32,
 )  # fmt: skip
-from engine.kernels.wide import add_i32, bc_f32, bc_i32, fma_f32, mul_f32, shl_i32, sub_i32, to_f32
+from engine.kernels.wide import add_i32, and_i32, bc_f32, bc_i32, fma_f32, mul_f32, shl_i32, sub_i32, to_f32
 from engine.quants.dot32 import field_vectors, with_tops
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
@@ -64,8 +64,8 @@ def values(w, j):
 @inner
 def _starts(like, x):
     """What takes the 32 off the weights of the first and of the last sixteen columns."""
-    half = bc_i32(like, x + LESS_HALF)
-    return shl_i32(half, 5), shl_i32(sub_i32(bc_i32(like, x + LESS), half), 5)
+    first = and_i32(bc_i32(like, x + LESS_FIRST), -32)
+    return first, sub_i32(shl_i32(bc_i32(like, x + LESS), 5), first)
 
 
 @inner

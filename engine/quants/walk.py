@@ -25,22 +25,25 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from engine.kernels.act import BLOCK, FINE_SCALE
+from engine.kernels.act import BLOCK, LESS_FIRST
 from engine.kernels.isa import ISA
 from engine.kernels.jit import Kernel, inner, kernel
 from engine.kernels.dots import dot_row
-from engine.kernels.simd import add_i32x8, f32, ld_f32, ld_f32x8, ld_i8x32, prefetch, st_f32x8, sums8, z_f32x8
+from engine.kernels.simd import add_i32x8, ld_f32x8, ld_i8x32, ld_u8, prefetch, st_f32x8, sums8, z_f32x8
 from engine.kernels.wide import ld_f32x16, side_by_side, st_f32x16
-from engine.quants.panels import put, put_all, zero
+from engine.quants.panels import GROUP, put, put_all, zero
 
 
 PAIRS = ISA.level == "avx512"  # two panels fill a register
+WHOLE = 1 << 40  # blocks
+FEW = 32  # tokens whose activations stay in L2 whole: their panels are read in ascending order
+COLUMNS = 2048  # of a segment, whose activations of TOKENS tokens stay in L2 while GROUP panels meet them
 
 
 def step(acc, v, c, x, fine):
-    """A sub-block of one token: coarse, then fine where the scale says that there is a fine half."""
+    """A sub-block of one token: coarse, then fine where there is a fine half."""
     acc = join(acc, total(v, c, x), c, x)
-    if ld_f32(x + FINE_SCALE) != f32(0.0):
+    if ld_u8(x + LESS_FIRST) & 1:
         acc = join(acc, total(v, c, x + fine), c, x + fine)
     return acc
 
@@ -70,10 +73,11 @@ def one(w, act, T, t, n):
     return acc
 
 
-def tile(w, act, T, t0, t1, n, out):
-    """Tokens t0..t1 times one panel; `out` holds their accumulators, one vector a token."""
-    x, fine = act, n * SUBS * T * BLOCK
-    for _ in range(n):
+def tile(w, act, T, t0, t1, n, b0, b1, out):
+    """Tokens t0..t1 times blocks b0..b1 of one panel; `out` holds their accumulators, one vector a token."""
+    x, fine = act + b0 * SUBS * T * BLOCK, n * SUBS * T * BLOCK
+    w += b0 * PANEL
+    for _ in range(b1 - b0):
         h = head(w)
         for j in range(SUBS):
             v, c = values(w, j), scales(h, j)
@@ -85,10 +89,12 @@ def tile(w, act, T, t0, t1, n, out):
         w += PANEL
 
 
-def tile_pair(w, act, T, t0, t1, n, out):
-    """Tokens t0..t1 times two neighbouring panels, side by side in sixteen lanes; two vectors a token."""
-    u, x, fine = w + n * PANEL, act, n * SUBS * T * BLOCK
-    for _ in range(n):
+def tile_pair(w, act, T, t0, t1, n, b0, b1, out):
+    """The same of two neighbouring panels, side by side in sixteen lanes; two vectors a token."""
+    x, fine = act + b0 * SUBS * T * BLOCK, n * SUBS * T * BLOCK
+    w += b0 * PANEL
+    u = w + n * PANEL
+    for _ in range(b1 - b0):
         h, g = head(w), head(u)
         for j in range(SUBS):
             v, c = side_by_side(values(w, j), values(u, j)), side_by_side(scales(h, j), scales(g, j))
@@ -117,7 +123,7 @@ def row_step(acc, w, stride, h, j, x, fine):
     """The same of eight file rows."""
     c = scales(h, j)
     acc = join(acc, total_rows(w, stride, c, j, x), c, x)
-    if ld_f32(x + FINE_SCALE) != f32(0.0):
+    if ld_u8(x + LESS_FIRST) & 1:
         acc = join(acc, total_rows(w, stride, c, j, x + fine), c, x + fine)
     return acc
 
@@ -147,42 +153,53 @@ def pack_eight(w, n, out):
         out += PANEL
 
 
-def tokens(w, act, T, t0, t1, n, y, ldy, p, pair, scratch, add):
-    """Tokens t0..t1 times panel p at w, or times p and p + 1."""
-    width = 2 if pair else 1
-    zero(scratch, (t1 - t0) * width)
-    if pair:
-        tile_pair(w, act, T, t0, t1, n, scratch)
-        put_all(y + p * 32 + 32, ldy, t0, t1, scratch + 32, 64, add)
-    else:
-        tile(w, act, T, t0, t1, n, scratch)
-    put_all(y + p * 32, ldy, t0, t1, scratch, 32 * width, add)
+def group(w, apart, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
+    """Tokens t0..t1 times panels p0..p1, `apart` bytes from one to the next, segment by segment of their columns."""
+    size, step = (t1 - t0) * 32, SEGMENT if t1 - t0 > FEW else n
+    zero(scratch, (t1 - t0) * (p1 - p0))
+    for b0 in range(0, n, step):
+        b1, p = min(b0 + step, n), p0
+        while p < p1:
+            panel, out = w + (p - p0) * apart, scratch + (p - p0) * size
+            if PAIRS and p + 1 < p1:
+                tile_pair(panel, act, T, t0, t1, n, b0, b1, out)
+                p += 2
+            else:
+                tile(panel, act, T, t0, t1, n, b0, b1, out)
+                p += 1
+    p = p0
+    while p < p1:
+        out = scratch + (p - p0) * size
+        if PAIRS and p + 1 < p1:
+            put_all(y + p * 32, ldy, t0, t1, out, 64, add)
+            put_all(y + p * 32 + 32, ldy, t0, t1, out + 32, 64, add)
+            p += 2
+        else:
+            put_all(y + p * 32, ldy, t0, t1, out, 32, add)
+            p += 1
 
 
 def panels(w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
-    p = p0
-    while p < p1:
-        panel, pair = w + p * n * PANEL, 0
-        if t1 - t0 == 1:
-            put(y + p * 32 + t0 * ldy, one(panel, act, T, t0, n), add)
-        else:
-            pair = 1 if PAIRS and p + 1 < p1 else 0
-            tokens(panel, act, T, t0, t1, n, y, ldy, p, pair, scratch, add)
-        p += 1 + pair
+    apart = n * PANEL
+    if t1 - t0 == 1:
+        for p in range(p0, p1):
+            put(y + p * 32 + t0 * ldy, one(w + p * apart, act, T, t0, n), add)
+    else:
+        for p in range(p0, p1, GROUP):
+            group(w + p * apart, apart, act, T, t0, t1, n, y, ldy, p, min(p + GROUP, p1), scratch, add)
 
 
 def rows(w, act, T, t0, t1, n, y, ldy, p0, p1, scratch, add):
-    panel, p = scratch + (t1 - t0) * 64, p0
-    while p < p1:
-        eight, pair = w + p * 8 * n * ROW, 0
+    apart, panel = n * PANEL, scratch + (t1 - t0) * 64
+    for p in range(p0, p1, 2):
+        eight, q = w + p * 8 * n * ROW, min(p + 2, p1)
         if t1 - t0 == 1:
-            put(y + p * 32 + t0 * ldy, one_row(eight, n * ROW, act, T, t0, n, panel), add)
+            for r in range(p, q):
+                put(y + r * 32 + t0 * ldy, one_row(w + r * 8 * n * ROW, n * ROW, act, T, t0, n, panel), add)
         else:
-            pair = 1 if PAIRS and p + 1 < p1 else 0
-            for i in range(1 + pair):
-                pack_eight(eight + i * 8 * n * ROW, n, panel + i * n * PANEL)
-            tokens(panel, act, T, t0, t1, n, y, ldy, p, pair, scratch, add)
-        p += 1 + pair
+            for r in range(p, q):
+                pack_eight(eight + (r - p) * 8 * n * ROW, n, panel + (r - p) * apart)
+            group(panel, apart, act, T, t0, t1, n, y, ldy, p, q, scratch, add)
 
 
 def pack(file_rows, n, out):
@@ -192,7 +209,8 @@ def pack(file_rows, n, out):
 def walks(space: dict[str, Any]) -> tuple[Kernel, Kernel, Kernel]:
     """`panels`, `rows` and `pack` of the format whose module's globals are `space`; what it defines itself is kept."""
     names = {**globals(), **space}
-    for function in (step, block_steps, one, tile, tile_pair, total_rows, row_step, one_row, pack_eight, tokens):
+    names["SEGMENT"] = max(1, COLUMNS // (32 * space["SUBS"])) if "SUBS" in space else WHOLE
+    for function in (step, block_steps, one, tile, tile_pair, total_rows, row_step, one_row, pack_eight, group):
         if function.__name__ not in space:
             names[function.__name__] = inner(_bound(function, names))
     if not names["PAIRS"]:

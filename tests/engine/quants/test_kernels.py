@@ -80,7 +80,7 @@ def run(kind: str, layout: str, raw: np.ndarray, x: np.ndarray, ranges: list[tup
             q.pack(address(w) + p * 8 * n * q.ROW, n, address(packed) + p * n * q.PANEL)
         w = packed
     y = np.full((tokens, ROWS), np.nan, np.float32)
-    scratch = np.zeros(tokens * 64 + 2 * n * q.PANEL + 64, np.uint8)
+    scratch = np.zeros(tokens * 256 + 2 * n * q.PANEL + 64, np.uint8)
     body = q.panels if layout == "panels" else q.rows
     for t0, t1 in ranges:
         body(address(w), address(act), tokens, t0, t1, n, address(y), ROWS * 4, 0, ROWS // 8, address(scratch), 0)
