@@ -41,9 +41,11 @@ _IMPORT = re.compile(rb"^(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)|import
 
 @cache
 def _source(module: str) -> bytes:
-    """The bytes of a module's file, nothing for a module without one here."""
+    """The bytes of a module's file: of this project, else of wherever it runs from (a script); or nothing."""
     path = _ROOT.parent / (module.replace(".", "/") + ".py")
-    return path.read_bytes() if path.exists() else b""
+    if not path.exists():
+        path = Path(getattr(sys.modules.get(module), "__file__", None) or path)
+    return path.read_bytes() if path.is_file() and path.suffix == ".py" else b""
 
 
 @cache

@@ -66,3 +66,24 @@ def test_a_digest_covers_what_a_kernel_calls_in_other_files():
     assert {"engine.kernels.gated", "engine.kernels.act", "engine.kernels.simd", "engine.kernels.isa"} <= closure
     assert "engine.quants.q4_1" not in closure, "one type's edit must not compile the others anew"
     assert jit.digest("engine.kernels.gated") != jit.digest("engine.kernels.norm")
+
+
+SCRIPT = """
+from engine.kernels.jit import _closure, digest
+from engine.kernels.simd import ld_f32
+print(digest("__main__"), "engine.kernels.simd" in _closure("__main__"))
+"""
+
+
+def test_kernels_of_a_script_are_renewed_with_what_it_imports(tmp_path):
+    script = tmp_path / "script.py"
+    digests = set()
+    for more in ("", "# edited\n"):
+        script.write_text(SCRIPT + more)
+        done = subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
+        name, follows = done.stdout.split()
+        digests.add(name)
+        assert follows == "True"
+    assert len(digests) == 2
