@@ -116,9 +116,9 @@ class Settings(BaseModel):
     cache_type_v: CacheType = knob(
         "f16", "type of the cached values: f32, f16, bf16, q8_0 or q4_0", "engine", "engine.load", "exact",
         short=("-ctv",))
-    load_mode: Literal["auto", "resident", "mmap", "mlock"] = knob(
-        "auto", "where the weights live: auto, resident (own memory), mmap (the file's pages) or mlock", "engine",
-        "engine.planner", "resident when it fits, else mmap", short=("-lm",))
+    load_mode: Literal["auto", "resident", "mmap", "mlock", "stream"] = knob(
+        "auto", "where the weights live: auto, resident (own memory), mmap (the file's pages), mlock, stream (in part)",
+        "engine", "engine.planner", "resident when it fits, else stream; mmap for experts", short=("-lm",))
     parallel: int = knob(
         1, "sequences computed at once; others wait in the queue", "engine", "engine.load",
         "one generation at a time", short=("-np",), ge=1, le=1)

@@ -4,7 +4,8 @@
 
 Each case plans, loads, fills the contexts of all its sequences and then decodes, in a process of its own in a control
 group of its own (root only), twice: the first run compiles what is missing. The peak of private memory is sampled 20
-times a second. All cases together go to benchmarks/results/<machine>.json. Not here: peers (bigger_than_ram.py).
+times a second. All cases together go to benchmarks/results/<machine>.json and docs/plan.md. Not here: peers
+(bigger_than_ram.py).
 """
 
 import argparse
@@ -27,6 +28,8 @@ from benchmarks.ours import our_version
 from benchmarks.record import save, stamp
 from engine.budget import MIB
 
+PAGE = Path(__file__).parents[1] / "docs" / "plan.md"
+MARK, END = "<!-- forecasts -->\n", "<!-- /forecasts -->"
 STEPS = 12
 SKIPPED = 3  # steps until a stream is in its stride
 DATA = Path("~/.local/share/colibri").expanduser()
@@ -128,6 +131,32 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
+def table(result: dict[str, Any]) -> str:
+    """The rows as docs/plan.md shows them."""
+    lines = [
+        f"{result['version']}, {result['date']}. MiB and tokens per second; share: the peak's of the limit.", "",
+        "| model | limit | ctx | KV | sequences | mode | private foretold | measured | off | share | tok/s foretold "
+        "| measured | off | bound |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for row in result["rows"]:
+        cells = [
+            Path(row["model"]).stem, row["limit"], row["n_ctx"], row["kv"], row["parallel"], row["load_mode"],
+            f"{row['planned_private'] / MIB:.0f}", f"{row['private'] / MIB:.0f}", f"{row['private_error']:+.1%}",
+            f"{row['share_of_limit']:.0%}", f"{row['planned_tok_s']:.2f}", f"{row['tok_s']:.2f}",
+            f"{row['tok_s_error']:+.1%}", row["bound"],
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def put(text: str) -> None:
+    """Between the marks of docs/plan.md."""
+    page = PAGE.read_text()
+    before, after = page.index(MARK) + len(MARK), page.index(END)
+    PAGE.write_text(page[:before] + text + page[after:])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the planner's forecasts with what is measured.")
     parser.add_argument("-m", "--model", help="the large GGUF file that is streamed")
@@ -151,7 +180,9 @@ def main() -> None:
         if not args.json:
             print(line(rows[-1]), flush=True)
     if not args.only:
-        save("forecasts", stamp(Path(args.model)) | {"version": our_version(), "rows": rows})
+        result = stamp(Path(args.model)) | {"version": our_version(), "rows": rows}
+        save("forecasts", result)
+        put(table(result))
     if args.json:
         print(json.dumps(rows, indent=1))
 

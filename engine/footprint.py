@@ -59,8 +59,7 @@ class ModelFacts:
     def of(cls, gguf: GgufFile, shape: DecoderShape) -> "ModelFacts":
         """The facts of a header that was read and checked."""
         weights = weights_by_kind(gguf.tensors.values())
-        n_used = gguf.metadata.get(f"{shape.architecture}.expert_used_count")
-        experts = experts_of(gguf.tensors.values(), n_used if isinstance(n_used, int) else 0)
+        experts = experts_of(gguf.tensors.values(), shape.n_used)
         macs = macs_of(gguf.tensors.values(), shape.tied, experts)
         return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes, experts, macs)
 

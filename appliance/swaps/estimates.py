@@ -54,6 +54,8 @@ class Candidate:
 
     @property
     def missing_bytes(self) -> int:
+        if self.plan.load_mode == "stream":  # past the page cache, and only what is to stay
+            return self.plan.pinned_bytes
         return round(self.file_bytes * (1 - (self.cached or 0.0)))
 
 
@@ -120,7 +122,8 @@ def _warm(candidate: Candidate, past: Sequence[Mapping[str, Any]]) -> Estimate:
             return Estimate("warm", took_s or 0.0, limit, f"as in swap {swap.get('id', '?')}, as much of it cached")
     rate, source = _disk_rate(candidate.path, past)
     copy_s = candidate.plan.weights_bytes / COPY_RATE if candidate.plan.load_mode == "resident" else 0.0
-    seconds = missing / rate + copy_s + 2 * _pass_s(candidate.plan) + PROBE_S
+    streamed_s = candidate.plan.stream_bytes_per_token / rate
+    seconds = missing / rate + copy_s + 2 * (_pass_s(candidate.plan) + streamed_s) + PROBE_S
     if candidate.cached is None:
         known = "the kernel does not tell what is cached"
     else:

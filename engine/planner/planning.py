@@ -3,20 +3,18 @@
 """
 
 from engine.budget import Machine, budget_of, in_words, mib, threads_for
-from engine.cache.layout import PAGE, position_bytes, whole_pages
+from engine.cache.layout import position_bytes
 from engine.errors import DoesNotFit, UsageError
 from engine.footprint import API_BYTES, WORKER_BYTES, ModelFacts, worker_bytes
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 from engine.models.shape import DecoderShape
+from engine.planner.choice import Choice, Choices, T, can_stream
 from engine.planner.forecast import Forecast, forecast
 from engine.planner.needs import Needs
 from engine.planner.residency import Residency, residency
 from engine.planner.values import LOAD_MODES, MAX_CTX, Plan, PlanRequest, Row
 from engine.planner.verdict import Judged
-
-DEFAULT_CTX = 8192
-LEAST_CTX = 512
 
 
 def plan(gguf: GgufFile, shape: DecoderShape, machine: Machine, request: PlanRequest, freed_bytes: int = 0) -> Plan:
@@ -33,6 +31,11 @@ def assess(facts: ModelFacts, machine: Machine, request: PlanRequest, freed_byte
     """The plan, also of what does not fit: verdict NO then. `freed_bytes` is what a worker that will be stopped first
     gives back. UsageError for a request nobody can meet."""
     _check(facts.shape, request)
+    if request.load_mode == "stream" and not can_stream(facts):
+        raise UsageError(
+            f"{quoted(facts.name, 120)} has experts, which load_mode stream cannot read yet; use mmap or auto",
+            param="load_mode",
+        )
     return _Planner(facts, machine, request, freed_bytes).plan()
 
 
@@ -63,17 +66,21 @@ class _Planner:
         self.warnings: list[str] = []
 
     def plan(self) -> Plan:
-        needs = self.needs
-        n_ctx = self._context()
+        needs, choices = self.needs, Choices(self.needs, self.budget)
+        n_ctx = self._chosen("n_ctx", choices.context())
+        if self.request.n_ctx > self.shape.n_ctx_train:
+            trained = f"the model is trained on {self.shape.n_ctx_train:,} positions"
+            asked = f"{self.request.n_ctx:,} are asked for; past the trained ones answers may turn to nonsense"
+            self.warnings.append(f"{trained} and {asked}")
         self._weights_rows()
         self._kv_rows(n_ctx)
-        mode = self._load_mode(n_ctx)
+        mode, last_mode = self._chosen("load_mode", choices.load_mode(n_ctx)), choices.last_mode(n_ctx)
         engine = self._engine_rows(mode, n_ctx)
         where = self._residency(mode, n_ctx)
         judged = Judged(needs, mode, n_ctx, self.budget, where)
         least, total, verdict = judged.least, judged.total, judged.verdict
         speed = self._speed(mode, n_ctx, where, verdict == "PAGES")
-        reason = judged.reason(speed, self.machine.disk_rate.provenance == "measured", self._last_mode)
+        reason = judged.reason(speed, self.machine.disk_rate.provenance == "measured", last_mode)
         if verdict == "PAGES" and (mode == "mmap" or judged.fit == "hopeless"):
             self.warnings.append(reason)
         self._add("needed_bytes", least, needs.sum_of(mode), "derived")
@@ -84,7 +91,7 @@ class _Planner:
         self._threads_row()
         return Plan(
             rows=tuple(self.rows), warnings=tuple(self.warnings), verdict=verdict, reason=reason, n_ctx=n_ctx,
-            max_ctx=needs.most_context(self._last_mode, self.budget), load_mode=mode, threads=self.threads,
+            max_ctx=choices.most_context(last_mode), load_mode=mode, threads=self.threads,
             weights=dict(self.facts.weights), weights_bytes=self.weights, kv_bytes=needs.kv(n_ctx),
             kv_bytes_per_token=needs.kv_per_token(), buffers_bytes=needs.buffers(n_ctx), engine_bytes=engine,
             needed_bytes=least, total_bytes=total, budget_bytes=self.budget, budget_reason=self.budget_reason,
@@ -95,13 +102,12 @@ class _Planner:
             ram_bytes_per_token=speed.ram_bytes, disk_bytes_per_token=speed.disk_bytes,
         )  # fmt: skip
 
-    @property
-    def _last_mode(self) -> str:
-        """The load mode that is left when memory is short."""
-        return "stream" if self.request.load_mode == "stream" else "mmap"
-
     def _add(self, name: str, value: int | float | str, reason: str, provenance: str) -> None:
         self.rows.append(Row(name, value, reason, provenance))
+
+    def _chosen(self, name: str, choice: Choice[T]) -> T:
+        self._add(name, choice.value, choice.reason, choice.provenance)
+        return choice.value
 
     def _weights_rows(self) -> None:
         for kind, n_bytes in self.facts.weights.items():
@@ -129,45 +135,6 @@ class _Planner:
         self._add("reserve_bytes", engine - worker - api - buffers, "what the kernel wants left over", "policy")
         self._add("engine_bytes", engine, "buffers, interpreter and reserve", "derived")
         return engine
-
-    def _context(self) -> int:
-        asked, trained = self.request.n_ctx, self.shape.n_ctx_train
-        if asked == 0:
-            return self._chosen_context(min(trained, DEFAULT_CTX))
-        n_ctx = whole_pages(asked)
-        rounded = "" if n_ctx == asked else f", rounded up to whole pages of {PAGE}"
-        self._add("n_ctx", n_ctx, f"asked for {asked:,}{rounded}", "operator")
-        if asked > trained:
-            self.warnings.append(
-                f"the model is trained on {trained:,} positions and {asked:,} are asked for; past the trained ones"
-                " answers may turn to nonsense"
-            )
-        return n_ctx
-
-    def _chosen_context(self, wish: int) -> int:
-        """Without a number of the user's, less context is better than no start."""
-        n_ctx = whole_pages(wish)
-        reason = f"the trained length is {self.shape.n_ctx_train:,}"
-        if wish < self.shape.n_ctx_train:
-            reason += f"; without ctx_size at most {DEFAULT_CTX:,} are taken"
-        mode = "mmap" if self.request.load_mode == "auto" else self.request.load_mode
-        if self.needs.least(mode, n_ctx) > self.budget:
-            most = self.needs.most_context(mode, self.budget)
-            if most >= min(LEAST_CTX, n_ctx):
-                n_ctx, reason = most, f"{reason}; more would not fit the memory"
-        self._add("n_ctx", n_ctx, reason, "policy")
-        return n_ctx
-
-    def _load_mode(self, n_ctx: int) -> str:
-        asked = self.request.load_mode
-        if asked != "auto":
-            mode, reason, source = asked, "asked for", "operator"
-        elif self.needs.least("resident", n_ctx) <= self.budget:
-            mode, reason, source = "resident", "weights, KV cache and engine fit: the fastest layout", "policy"
-        else:
-            mode, reason, source = "mmap", "a copy of the weights would not fit, the file's own pages may go", "policy"
-        self._add("load_mode", mode, reason, source)
-        return mode
 
     def _residency(self, mode: str, n_ctx: int) -> Residency:
         """Where the weights of a stream are; of other modes there is nothing to say."""

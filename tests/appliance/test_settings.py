@@ -45,7 +45,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
     [
         ({"port": "99999"}, "flag --port=99999"),
         ({"threads": "many"}, "flag --threads=many"),
-        ({"load_mode": "stream"}, "flag --load-mode=stream"),
+        ({"load_mode": "fast"}, "flag --load-mode=fast"),
         ({"temp": "nan"}, "flag --temp=nan"),
         ({"cache_type_k": "q9"}, "flag --cache-type-k=q9"),
         ({"parallel": "4"}, "flag --parallel=4"),

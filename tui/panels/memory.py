@@ -48,7 +48,7 @@ def memory_parts(snap: Snap) -> Parts:
         weights = kv = known
         engine, cache = api or None, cached
     else:
-        is_packed = snap.text("model.load_mode") == "resident"
+        is_packed = snap.text("model.load_mode") in ("resident", "stream")
         mapped = max((rss or anon) - anon, 0.0)
         weights = None if planned is None else min(planned, anon if is_packed else mapped)
         packed = (weights or 0.0) if is_packed else 0.0

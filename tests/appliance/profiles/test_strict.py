@@ -71,7 +71,7 @@ def test_a_mark_and_line_ends_of_windows_are_fine() -> None:
         ("name: x\nctx_size:\n", 2, "ctx_size has no value; a whole number"),
         ("name: x\nctx_size: [1, 2]\n", 2, "ctx_size holds a list; a whole number"),
         ("name: x\nctx_size: {a: 1}\n", 2, "ctx_size holds keys below it; a whole number"),
-        ("name: x\nload_mode: no\n", 2, "load_mode is 'no': auto, resident, mmap or mlock is expected"),
+        ("name: x\nload_mode: no\n", 2, "load_mode is 'no': auto, resident, mmap, mlock or stream is expected"),
         ("name: x\nmodel: not-there.gguf\n", 2, "there is no file not-there.gguf"),
         ("name: x\nmodel: /\n", 2, "/ is a folder, not a GGUF file"),
         ("", 1, "the file is empty"),

@@ -137,18 +137,20 @@ def test_the_checks_name_what_is_wrong_where_it_is_wrong(model: Path, tmp_path: 
 
 
 def test_memory_decides_with_what_the_stopping_worker_gives_back(model: Path) -> None:
-    settings = settings_of(model, ctx_size=1024)
+    settings = settings_of(model, ctx_size=1024, load_mode="mmap")
     least = 1024 * PER_POSITION + RESERVE
     small = replace(MACHINE, memory_available=least - 100)
     refused = document(settings, small, freed_bytes=99)
     assert (refused["verdict"], refused["fits"], result(refused, "RAM")) == ("NO", False, "fail")
-    assert "--ctx-size 768" in refused["errors"][0] and refused["kv_bytes"] == 1024 * PER_POSITION
+    assert "--load-mode stream would fit" in refused["errors"][0] and refused["kv_bytes"] == 1024 * PER_POSITION
     paging = document(settings, small, freed_bytes=100)
     assert (paging["verdict"], paging["fits"], result(paging, "RAM")) == ("PAGES", True, "warn")
     assert "read from disk" in paging["warnings"][0] and paging["load_mode"] == "mmap"
     tight = document(settings, replace(MACHINE, memory_available=paging["total_bytes"]))
     assert (tight["verdict"], tight["spare_bytes"], result(tight, "RAM")) == ("TIGHT", 0, "warn")
     assert len(tight["warnings"]) == 1
+    streamed = document(settings_of(model, ctx_size=1024), small, freed_bytes=99)
+    assert (streamed["fits"], streamed["load_mode"]) == (True, "stream")
 
 
 def test_changes_tell_the_bytes_and_whether_the_worker_stays(model: Path) -> None:
