@@ -124,7 +124,9 @@ def _warm(candidate: Candidate, past: Sequence[Mapping[str, Any]]) -> Estimate:
     copy_s = candidate.plan.weights_bytes / COPY_RATE if candidate.plan.load_mode == "resident" else 0.0
     streamed_s = candidate.plan.stream_bytes_per_token / rate
     seconds = missing / rate + copy_s + 2 * (_pass_s(candidate.plan) + streamed_s) + PROBE_S
-    if candidate.cached is None:
+    if candidate.plan.load_mode == "stream":
+        known = "read past the page cache"
+    elif candidate.cached is None:
         known = "the kernel does not tell what is cached"
     else:
         known = f"{candidate.cached:.0%} is in the page cache"

@@ -31,11 +31,12 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
 
 
 def candidate(
-    facts: ModelFacts, cached: float | None = 0.0, n_bytes: int = 10 * GIB, mode: str = "resident"
-) -> Candidate:
+    facts: ModelFacts, cached: float | None = 0.0, n_bytes: int = 10 * GIB, mode: str = "resident",
+    machine: Machine = MACHINE,
+) -> Candidate:  # fmt: skip
     """A large model's times from a small model's header: sizes are what counts here."""
     large = replace(facts, weights=dict.fromkeys(facts.weights, 0) | {"ffn": n_bytes}, file_bytes=n_bytes)
-    plan = assess(large, MACHINE, PlanRequest(load_mode=mode))
+    plan = assess(large, machine, PlanRequest(load_mode=mode))
     return Candidate(plan, Path("absent"), n_bytes, cached, settings_of())
 
 
@@ -68,6 +69,16 @@ def test_what_is_cached_is_not_read_and_a_mapped_file_is_not_copied(facts: Model
     assert "nothing to read" in by_name(stages(candidate(facts, 1.0), None, {}, []))["warm"].note
     unknown = by_name(stages(candidate(facts, None), None, {}, []))["warm"]
     assert unknown.estimate_s == cold and "does not tell" in unknown.note
+
+
+def test_a_stream_reads_what_stays_and_then_the_rest_for_each_pass(facts: ModelFacts) -> None:
+    half = replace(MACHINE, memory_available=6 * GIB)
+    one = candidate(facts, 1.0, machine=half, mode="stream")
+    row = by_name(stages(one, None, {}, []))["warm"]
+    pinned, rest = one.plan.pinned_bytes, one.plan.stream_bytes_per_token
+    assert pinned + rest == 10 * GIB and one.missing_bytes == pinned
+    assert row.estimate_s == pytest.approx((pinned + 2 * rest) / 500e6 + 2 * 10 * GIB / 8e9, abs=0.3)
+    assert "past the page cache" in row.note
 
 
 def test_the_last_swap_is_the_teacher(facts: ModelFacts) -> None:
