@@ -18,6 +18,8 @@ from appliance.cli.local import Local
 from appliance.cli.main import version
 from appliance.cli.progress import Progress
 from engine.errors import UsageError
+from engine.footprint import ModelFacts
+from engine.models.shape import DecoderShape
 
 NAME = "bench"
 HELP = "measure prompt and answer speed"
@@ -103,6 +105,8 @@ class _Bench:
         tensors = header.tensors
         self._types = [t.type.name for t in tensors.values()]
         self._sizes = {name: t.n_bytes for name, t in tensors.items()}
+        experts = ModelFacts.of(header, DecoderShape.read(header)).experts
+        self._idle = experts.n_bytes - experts.cycle_bytes if experts else 0
         self._n_params = sum(t.k * t.n_rows for t in tensors.values())
 
     def row(self, test: Test, label: str) -> dict[str, Any]:
@@ -118,14 +122,15 @@ class _Bench:
         return with_samples(row, samples[self._is_warmed :], test.n_prompt + test.n_gen)
 
     def bytes_per_token(self, test: Test) -> float | None:
-        """What one answered token reads: the weights, and the cache at the test's mean depth; None for prompts."""
+        """What one answered token reads: the weights but for experts it does not use, and the cache at the test's mean
+        depth; None for prompts."""
         if test.n_prompt:
             return None
         # An input embedding of its own is looked up, one row per token.
         apart = self._sizes.get("token_embd.weight", 0) if "output.weight" in self._sizes else 0
         info = self._engine.info
         depth = min(test.n_depth + 1 + test.n_gen / 2, info.n_ctx)
-        return sum(self._sizes.values()) - apart + info.kv_bytes / info.n_parallel * depth / info.n_ctx
+        return sum(self._sizes.values()) - apart - self._idle + info.kv_bytes / info.n_parallel * depth / info.n_ctx
 
     def _samples(self, test: Test, runs: int) -> Iterator[int]:
         """Nanoseconds of each run."""
