@@ -39,8 +39,8 @@ def test_every_way_computes_the_same_bits_for_every_tensor_type(tiny):
 def test_experts_compute_the_same_bits_in_every_way(tmp_path):
     """Few rows of an expert and many, gathered or neighbours, gate and up in formats of their own."""
     verdict = Verdict(mixed_experts(tmp_path / "experts.gguf"), prompts(10, 320, 300))
-    for way in HALF:
-        verdict.check(way, range(4, 10) if way.ubatch == 1 else None)
+    for way in [*HALF[::2], HALF[-1]]:
+        verdict.check(way, range(7, 10) if way.ubatch == 1 else None)
     assert verdict.n_wrong == 0
 
 
