@@ -123,7 +123,7 @@ def choose(o, tid, nth, st):
 
 @op
 def group(o, tid, nth, st):
-    """By thread 0, 3 us for 512 rows of 8: a sort by counting."""
+    """By thread 0, a sort by counting: 22 us for 512 rows of 8, in a layer of 130 ms."""
     if tid != 0:
         return
     chosen, n, k = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24)
