@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from appliance.model_files import default_model, existing_model
 from appliance.names import hint
 from engine.errors import UsageError
+from engine.speculate import drafts_with_model
 
 if TYPE_CHECKING:
     from engine.load import EngineOptions
@@ -122,14 +123,22 @@ class Settings(BaseModel):
     parallel: int = knob(
         1, "sequences computed at once; others wait in the queue", "engine", "engine.load",
         "one generation at a time", short=("-np",), ge=1, le=1)
-    spec_type: Literal["auto", "none", "ngram-simple"] = knob(
-        "auto", "guess tokens from the text so far and compute several a pass, same answer: auto, none, ngram-simple",
-        "engine", "engine.speculate", "ngram-simple where each pass over a dense model reads from disk, else none")
+    spec_type: Literal["auto", "none", "ngram-simple", "draft-simple"] = knob(
+        "auto",
+        "guess tokens, compute several a pass, same answer: auto, none, ngram-simple (text), draft-simple (model)",
+        "engine", "engine.speculate",
+        "draft-simple with a draft model, ngram-simple where each pass over a dense model reads from disk, else none")
     spec_ngram_simple_size_n: int = knob(
         1, "last tokens at least that must stand earlier in the text for a guess", "engine", "engine.lookup",
         "how often guesses are right is measured, short ones too", ge=1, le=32)
     spec_ngram_simple_size_m: int = knob(
         15, "most guesses in one pass", "engine", "engine.meter", "a pass of 16 rows; fewer where more do not pay",
+        ge=1, le=15)
+    spec_draft_model: str | None = knob(
+        None, "smaller GGUF file of the same vocabulary, or its name inside the models folder, that guesses", "engine",
+        "engine.load", "none", short=("-md",))
+    spec_draft_n_max: int = knob(
+        15, "most guesses of the draft model in one pass", "engine", "engine.meter", "fewer where more do not pay",
         ge=1, le=15)
     numa: Literal["off", "distribute", "isolate", "numactl"] = knob(
         "off", "memory on several nodes: off, distribute (over all), isolate (the one with most room), numactl (as is)",
@@ -223,11 +232,18 @@ class Settings(BaseModel):
         """The model file as it lies on disk; raises BadModelFile or UsageError naming what there is instead."""
         return existing_model(self.model, self.models_dir)
 
+    def draft_path(self) -> Path | None:
+        """The draft model as it lies on disk, None where none guesses; raises like `model_path`, and UsageError where
+        it contradicts spec_type."""
+        if not drafts_with_model(self.spec_type, self.spec_draft_model):
+            return None
+        return existing_model(self.spec_draft_model, self.models_dir)
+
     def engine_spec(self) -> dict[str, Any]:
         """The arguments of EngineOptions as plain values: what the worker gets, and no numba is loaded for it."""
         from appliance.machine.host import default_threads, read_machine
 
-        threads = self.threads or default_threads(read_machine())
+        threads, draft = self.threads or default_threads(read_machine()), self.draft_path()
         return {
             "n_ctx": self.ctx_size,
             "threads": threads,
@@ -241,6 +257,8 @@ class Settings(BaseModel):
             "spec_type": self.spec_type,
             "spec_ngram_simple_size_n": self.spec_ngram_simple_size_n,
             "spec_ngram_simple_size_m": self.spec_ngram_simple_size_m,
+            "spec_draft_model": None if draft is None else str(draft),
+            "spec_draft_n_max": self.spec_draft_n_max,
         }
 
     def engine_options(self) -> "EngineOptions":

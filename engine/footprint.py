@@ -80,7 +80,7 @@ def kind_of(name: str, n_dims: int) -> str:
         return "norms"
     if not name.startswith("blk."):
         return "output" if re.match(r"output|cls|lm_head", name) else "embedding"
-    if "_exps" in name or re.search(r"\.ffn_(gate|up|down)\.\d", name):  # the second: laid out by colibri relayout
+    if "_exps" in name:
         return "experts"
     return "ffn" if ".ffn_" in name else "attention"
 

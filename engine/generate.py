@@ -30,7 +30,7 @@ from engine.meter import PassTimes
 from engine.rows import RowTable
 from engine.sampling import SamplerSlot, Sampling
 from engine.sequence import Part, Sequence, StepOut, share
-from engine.speculate import Drafting, Speculator
+from engine.speculate import Speculator
 from engine.weights.stream import Stream
 
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
@@ -47,8 +47,8 @@ class NotFinite(EngineFailed):
 @dataclass(frozen=True, slots=True)
 class Machinery:
     """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
-    point into; `drafting` says how next tokens are guessed, None that they are not; `stream` reads the weights that
-    are not in memory."""
+    point into; `speculate` makes what guesses the next tokens of a text, from its ids and its sampling with the
+    seed in use (None: nobody guesses); `stream` reads the weights that are not in memory."""
 
     team: Team
     program: Recorded
@@ -58,7 +58,7 @@ class Machinery:
     n_out: int
     keep: tuple[Any, ...]
     close: Callable[[], None]
-    drafting: Drafting | None = None
+    speculate: Callable[[list[int], Sampling, PassTimes], Speculator] | None = None
     stream: Stream | None = None
 
 
@@ -103,13 +103,24 @@ class Engine:
             kv.truncate(_common(prompt[:-1], like.prompt[: kv.length]))
         room = self.info.n_ctx - len(prompt)
         seq = Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
-        if self._m.drafting is not None:
-            seq.speculator = Speculator(prompt.tolist(), self._m.drafting, self._times)
+        if self._m.speculate is not None:
+            seq.speculator = self._m.speculate(prompt.tolist(), replace(sampling, seed=seq.seed), self._times)
         return seq
+
+    def again(self, seq: Sequence, ids: Several[int], sampling: Sampling, n_predict: int, keep: int) -> Sequence:
+        """What `open` would give, on the pages of `seq`, which is dead then: its first `keep` positions hold what `ids`
+        begin with, and are not read again where they have been."""
+        prompt = self._checked(ids)
+        seq.kv.truncate(min(keep, seq.kv.length, len(prompt) - 1))
+        sampler = SamplerSlot(sampling, self.info.n_vocab, ids)
+        room = self.info.n_ctx - len(prompt)
+        return Sequence(prompt, seq.kv, sampler, min(n_predict, room), seq.eog_ids, sampler.seed, seq.kv.length)
 
     def close(self, seq: Sequence) -> None:
         """Give the sequence's pages back; closing twice does nothing."""
         seq.kv.close()
+        if seq.speculator is not None:
+            seq.speculator.close()
 
     def step(self, seq: Sequence) -> StepOut:
         """Read the next chunk of the prompt, or make the next token; blocks with the GIL released."""
@@ -144,7 +155,7 @@ class Engine:
         outs = {s: s.waited() for s in sequences}
         for part, samplers in zip(parts, asked, strict=True):
             outs[part.seq] = self._settle(part, samplers)
-        if self._m.drafting is not None and all(part.wanted == len(part.ids) for part in parts):
+        if self._m.speculate is not None and all(part.wanted == len(part.ids) for part in parts):
             self._times.took(self._rows.n_rows, time.perf_counter() - began)
         return [outs[s] for s in sequences]
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.cache.kv import KvCache
-from engine.footprint import out_rows
+from engine.draft import DraftModel, check_vocabularies
+from engine.footprint import ModelFacts, out_rows
 from engine.generate import Engine, Machinery
 from engine.gguf.digest import model_digest
 from engine.gguf.reader import GgufFile, read_gguf
@@ -22,11 +23,14 @@ from engine.kernels.isa import ISA
 from engine.kernels.jit import Kernel, compile_all
 from engine.kernels.pack import pack_panels
 from engine.kernels.team import KERNELS, Team
+from engine.meter import PassTimes
 from engine.models.parts import Parts
 from engine.models.registry import ARCHITECTURES
 from engine.models.shape import DecoderShape
 from engine.planner import Machine, Plan, PlanRequest, plan
-from engine.speculate import MOST_GUESSES, Drafting, spec_type_of
+from engine.planner.beside import draft_bytes
+from engine.sampling import Sampling
+from engine.speculate import MOST_GUESSES, LookupSpeculator, Speculator, drafts_with_model, spec_type_of
 from engine.weights.placement import place_mapped, place_resident
 from engine.weights.store import Store
 from engine.weights.stream import Stream, place_streamed
@@ -57,6 +61,8 @@ class EngineOptions:
     is_served: bool = False
     pinned_bytes: int | None = None
     ring_bytes: int | None = None
+    spec_draft_model: str | None = None
+    spec_draft_n_max: int = MOST_GUESSES
 
 
 def _silent(stage: str, done: int, total: int, note: str) -> None:
@@ -74,22 +80,47 @@ def load_engine(
         ubatch_size=options.ubatch_size, parallel=options.n_parallel, threads=options.threads,
         is_served=options.is_served,
     )  # fmt: skip
+    small: Engine | None = None
+    if drafts_with_model(options.spec_type, options.spec_draft_model):
+        draft = read_gguf(options.spec_draft_model or "")
+        check_vocabularies(gguf, draft)
+        beside = draft_bytes(ModelFacts.of(draft, DecoderShape.read(draft)), request, options.threads)
+        request = replace(request, beside_bytes=beside)
     chosen = plan(gguf, shape, machine, request)
     if options.pinned_bytes is not None:
         chosen = replace(chosen, pinned_bytes=options.pinned_bytes)
     if options.ring_bytes is not None:
         chosen = replace(chosen, ring_bytes=options.ring_bytes)
-    store = Store(gguf)
+    if request.beside_bytes:
+        small = _load_small(options, chosen.n_ctx, machine, on_progress)
+    store: Store | None = None
     try:
-        return _build(gguf, shape, chosen, options, machine, store, on_progress)
+        store = Store(gguf)
+        return _build(gguf, shape, chosen, options, machine, store, small, on_progress)
     except BaseException:
-        store.close()
+        if store is not None:
+            store.close()
+        if small is not None:
+            small.shutdown()
         raise
+
+
+def _load_small(options: EngineOptions, n_ctx: int, machine: Machine, on_progress: Progress) -> Engine:
+    """The draft model, whole in memory; the planning of the large one has left it room."""
+    own = replace(
+        options, n_ctx=n_ctx, type_k="f16", type_v="f16", load_mode="resident", spec_type="none", spec_draft_model=None
+    )
+
+    def without_ready(stage: str, done: int, total: int, note: str) -> None:
+        if stage != "ready":
+            on_progress(stage, done, total, note)
+
+    return load_engine(options.spec_draft_model or "", own, machine, without_ready)
 
 
 def _build(
     gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, machine: Machine, store: Store,
-    on_progress: Progress,
+    small: Engine | None, on_progress: Progress,
 ) -> Engine:  # fmt: skip
     model = _model(shape, store)
     kv = KvCache(
@@ -117,10 +148,18 @@ def _build(
     parts = Parts(shape, store.matrices, kv, rows, out_rows(options.n_parallel), team_size)
     model.record(parts)
     team = Team(team_size, _cpus(machine, team_size))
-    spec_type = spec_type_of(options.spec_type, chosen.load_mode, not chosen.weights["experts"])
+    is_dense = not chosen.weights["experts"]
+    spec_type = spec_type_of(options.spec_type, chosen.load_mode, is_dense, options.spec_draft_model)
+
+    def close() -> None:
+        store.close()
+        if small is not None:
+            small.shutdown()
+
     machinery = Machinery(
-        team, parts.program.finish(), kv, parts.logits, parts.ld_logits, parts.max_out, keep=(parts, arena, model),
-        close=store.close, drafting=_drafting(options, spec_type), stream=stream,
+        team, parts.program.finish(), kv, parts.logits, parts.ld_logits, parts.max_out,
+        keep=(parts, arena, model, small), close=close, stream=stream,
+        speculate=_speculate(options, spec_type, small, shape.n_vocab),
     )  # fmt: skip
     info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes))
     on_progress("ready", 1, 1, "")
@@ -158,10 +197,17 @@ def _cpus(machine: Machine, threads: int) -> tuple[int, ...]:
     return tuple(machine.cpu_mask[:threads]) if alone else ()
 
 
-def _drafting(options: EngineOptions, spec_type: str) -> Drafting | None:
+def _speculate(
+    options: EngineOptions, spec_type: str, small: Engine | None, n_vocab: int
+) -> Callable[[list[int], Sampling, PassTimes], Speculator] | None:
+    """What makes the guesser of a text."""
+    if small is not None:
+        most = options.spec_draft_n_max
+        return lambda ids, sampling, times: DraftModel(small, ids, sampling, most, n_vocab, times)
     if spec_type == "none":
         return None
-    return Drafting(options.spec_ngram_simple_size_n, options.spec_ngram_simple_size_m)
+    least, longest = options.spec_ngram_simple_size_n, options.spec_ngram_simple_size_m
+    return lambda ids, sampling, times: LookupSpeculator(ids, least, longest, times)
 
 
 def _info(

@@ -21,11 +21,12 @@ GAIN = 1.03  # less is noise
 
 
 class Chances:
-    """How often guesses of one text were right, by how many ids agreed before them."""
+    """How often guesses of one text were right, by how many ids agreed before them; `usual` until they are judged."""
 
-    def __init__(self) -> None:
-        self._right = [chance * USUAL_WEIGHT for chance in USUAL]
-        self._all = [USUAL_WEIGHT] * len(USUAL)
+    def __init__(self, usual: tuple[float, ...] = USUAL) -> None:
+        assert len(usual) == len(BUCKETS) + 1, usual
+        self._right = [chance * USUAL_WEIGHT for chance in usual]
+        self._all = [USUAL_WEIGHT] * len(usual)
 
     def of(self, agreed: int) -> float:
         """The chance that a guess after so many ids that agree is right."""
@@ -60,8 +61,8 @@ class PassTimes:
         self._seconds[bucket] = seconds
         self._taken[bucket] = self._passes
 
-    def cost(self, rows: int, more: int) -> float | None:
-        """A pass of rows + more relative to one of `rows`; None while that is not known.
+    def cost(self, rows: int, more: int, beside: float = 0.0) -> float | None:
+        """A pass of rows + more, and `beside` seconds, relative to one of `rows`; None while that is not known.
 
         What was never tried costs what fewer rows did, so that it is tried.
         """
@@ -72,21 +73,23 @@ class PassTimes:
         known = self._known(most)
         if known is None:
             known = max(s for s in map(self._known, range(base, most)) if s is not None)
-        return max(1.0, known / plain)
+        return max(1.0, known / plain) + beside / plain
 
     def _known(self, bucket: int) -> float | None:
         return None if self._passes - self._taken[bucket] > STALE else self._seconds[bucket]
 
 
-def guesses_that_pay(chances: Chances, times: PassTimes, agreed: int, most: int, rows: int) -> int:
+def guesses_that_pay(
+    chances: Chances, times: PassTimes, agreed: int, most: int, rows: int, each: float = 0.0
+) -> int:  # fmt: skip
     """How many of at most `most` guesses to compute in a pass that has `rows` rows without them, one token each.
 
-    0 too while the plain pass has no time: it is measured first.
+    `each`: seconds that it takes to make a guess. 0 too while the plain pass has no time: it is measured first.
     """
     best, best_rate = 0, rows * GAIN
     tokens, reach = float(rows), 1.0
     for k in range(1, most + 1):
-        cost = times.cost(rows, k)
+        cost = times.cost(rows, k, k * each)
         if cost is None:
             return 0
         reach *= chances.of(agreed + k - 1)

@@ -19,6 +19,7 @@ RANK = {
     "engine.lookup": 4,
     "engine.meter": 4,
     "engine.speculate": 5,
+    "engine.draft": 6,
     "engine.constrain": 6,
     "engine.rows": 6,
     "engine.sequence": 6,

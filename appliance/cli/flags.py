@@ -10,16 +10,19 @@ from appliance.settings import PREFIX, Resolved, Settings, about, flag_of, resol
 
 MODEL = ("model", "models_dir")
 ENGINE = ("ctx_size", "threads", "threads_batch", "batch_size", "ubatch_size", "cache_type_k", "cache_type_v",
-          "load_mode", "parallel", "spec_type", "spec_ngram_simple_size_n", "spec_ngram_simple_size_m")  # fmt: skip
+          "load_mode", "parallel", "spec_type", "spec_ngram_simple_size_n", "spec_ngram_simple_size_m",
+          "spec_draft_model", "spec_draft_n_max")  # fmt: skip
 SAMPLING = ("n_predict", "temp", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "repeat_last_n",
             "presence_penalty", "frequency_penalty", "seed")  # fmt: skip
 SERVING = tuple(key for key in Settings.model_fields if key not in (*MODEL, *ENGINE, *SAMPLING))
 # Further long names: llama.cpp's own, so that command lines move over unchanged.
-ALSO = {"n_predict": ("--predict",), "temp": ("--temperature",), "typical_p": ("--typical",)}
+ALSO = {"n_predict": ("--predict",), "temp": ("--temperature",), "typical_p": ("--typical",),
+        "spec_draft_model": ("--model-draft",)}
 LAST = "last"
 """Instead of a profile's name: the one that served last. Only `serve` knows it."""
-METAVARS = {"model": "FILE", "log_file": "FILE", "api_key_file": "FILE", "models_dir": "DIR", "data_dir": "DIR",
-            "alias": "NAME", "host": "ADDRESS", "api_key": "KEY", "cors_origin": "LIST", "allowed_host": "LIST"}
+METAVARS = {"model": "FILE", "spec_draft_model": "FILE", "log_file": "FILE", "api_key_file": "FILE",
+            "models_dir": "DIR", "data_dir": "DIR", "alias": "NAME", "host": "ADDRESS", "api_key": "KEY",
+            "cors_origin": "LIST", "allowed_host": "LIST"}
 
 
 def add_settings(parser: argparse.ArgumentParser, *groups: tuple[str, ...]) -> None:

@@ -237,7 +237,8 @@ def _checked(path: Path, settings: Settings) -> "GgufFile":
     from engine.planner import plan
 
     header = read_gguf(path)
-    plan(header, DecoderShape.read(header), read_machine(), replace(request_of(settings), is_served=False))
+    machine = read_machine()
+    plan(header, DecoderShape.read(header), machine, replace(request_of(settings, machine), is_served=False))
     return header
 
 

@@ -6,7 +6,7 @@ Nothing is allocated, and a fault of a model or a setting is a sentence in `erro
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from engine.budget import Machine, in_words, threads_for
 from engine.errors import ColibriError
 from engine.footprint import ModelFacts
 from engine.planner import Plan, PlanRequest, assess
+from engine.planner.beside import draft_bytes
 
 # Keys that decide how many bytes the cache takes: their effect is told in bytes.
 CACHE_KEYS = ("ctx_size", "cache_type_k", "cache_type_v", "parallel")
@@ -58,13 +59,19 @@ class Look:
         return self.error.message if self.error else self.plan.reason if self.plan else ""
 
 
-def request_of(settings: Settings) -> PlanRequest:
-    """The planner's part of the settings."""
-    return PlanRequest(
+def request_of(settings: Settings, machine: Machine) -> PlanRequest:
+    """The planner's part of the settings; raises what a draft model's file does."""
+    request = PlanRequest(
         n_ctx=settings.ctx_size, type_k=settings.cache_type_k, type_v=settings.cache_type_v,
         load_mode=settings.load_mode, ubatch_size=min(settings.ubatch_size, settings.batch_size),
         parallel=settings.parallel, threads=settings.threads,
     )  # fmt: skip
+    return with_draft(request, settings.draft_path(), settings.threads or threads_for(machine)[0])
+
+
+def with_draft(request: PlanRequest, draft: Path | None, threads: int) -> PlanRequest:
+    """The request with what the draft model takes, if there is one."""
+    return replace(request, beside_bytes=draft_bytes(facts_of(draft), request, threads)) if draft else request
 
 
 def look(settings: Settings, machine: Machine, freed_bytes: int = 0) -> Look:
@@ -74,7 +81,7 @@ def look(settings: Settings, machine: Machine, freed_bytes: int = 0) -> Look:
         path = settings.model_path()
         facts = facts_of(path)
         machine = with_rates(machine, path, settings.data_dir, settings.threads or threads_for(machine)[0])
-        return Look(settings, path, facts, assess(facts, machine, request_of(settings), freed_bytes))
+        return Look(settings, path, facts, assess(facts, machine, request_of(settings, machine), freed_bytes))
     except ColibriError as error:
         return Look(settings, path, facts, None, error)
 

@@ -14,6 +14,7 @@ from appliance.metrics import process_memory
 from appliance.profiles import Profile
 from appliance.settings import Resolved, Settings
 from appliance.swaps.model_facts import identity
+from appliance.swaps.planning import with_draft
 from appliance.templates import check
 from engine.errors import ModelNotFound, TemplateError
 from engine.gguf.reader import read_gguf
@@ -101,6 +102,7 @@ def prepare(
         ubatch_size=options["ubatch_size"], parallel=options["n_parallel"], threads=options["threads"],
     )  # fmt: skip
     machine = with_rates(machine, path, settings.data_dir, options["threads"])
+    asked = with_draft(asked, settings.draft_path(), options["threads"])
     planned = plan(gguf, shape, machine, asked, freed)
     for warning in planned.warnings:
         log.warning("%s", warning)

@@ -23,7 +23,10 @@ Value: TypeAlias = int | float | bool | str | list["Value"]
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor: `dims` has the contiguous dimension first; `offset` counts from the start of the file."""
+    """One tensor: `dims` has the contiguous dimension first; `offset` counts from the start of the file.
+
+    One that lies apart (scattered.py) has the offsets of its equal `parts`, `offset` being the first.
+    """
 
     name: str
     dims: tuple[int, ...]
@@ -32,6 +35,7 @@ class TensorInfo:
     n_bytes: int
     n_rows: int
     k: int
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
     Strings are text; bytes that are not UTF-8 survive as surrogate escapes.
     """
     path = Path(path)
+    from engine.gguf.scattered import gathered
+
     name = quoted(path.name, 120)
     try:
         found = path.stat()
@@ -62,7 +68,7 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         if not stat.S_ISREG(found.st_mode):
             raise BadModelFile("not a regular file; give a GGUF file on disk")
         with path.open("rb") as file:
-            return _Header(path, file, os.fstat(file.fileno()).st_size).read()
+            return gathered(parse_gguf(path, file, os.fstat(file.fileno()).st_size))
     except BadModelFile as error:
         raise type(error)(f"{name}: {error}") from None
     except FileNotFoundError:
@@ -73,7 +79,8 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
 
 
 def parse_gguf(path: Path, file: BinaryIO, n_bytes: int) -> GgufFile:
-    """The header at the start of `file`, of a file that has `n_bytes` in all; BadModelFile says nothing of its name."""
+    """The header at the start of `file`, of a file that has `n_bytes` in all, every tensor by the name it has there;
+    BadModelFile says nothing of the file's name."""
     return _Header(path, file, n_bytes).read()
 
 

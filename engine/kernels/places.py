@@ -8,6 +8,7 @@ recorded beside the table read.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.kernels.jit import inner
 from engine.kernels.program import Buffer
@@ -38,4 +39,8 @@ class Places:
 
     def fill(self, i: int, part: int, address: int, expert_bytes: int) -> None:
         """Layer i's experts lie one after the other from `address` on."""
-        self.words[i, :, part // 8] = address + np.arange(self.n_experts) * expert_bytes
+        self.scatter(i, part, address + np.arange(self.n_experts) * expert_bytes)
+
+    def scatter(self, i: int, part: int, addresses: NDArray[np.int64]) -> None:
+        """Each of layer i's experts lies where it lies."""
+        self.words[i, :, part // 8] = addresses

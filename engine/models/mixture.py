@@ -7,6 +7,8 @@ about (a cache) has its place behind `group`: from there to the end of `down` th
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.kernels import experts, route
 from engine.kernels.act import act_bytes
 from engine.kernels.places import DOWN, GATE, UP, Places
@@ -84,7 +86,10 @@ class Mixture:
 
     def _fill(self, layer: int, w: ExpertLayer) -> None:
         for part, m in ((GATE, w.gate), (UP, w.up), (DOWN, w.down)):
-            self.places.fill(layer, part, m.whole.address, m.n_bytes)
+            if m.whole.is_scattered:
+                self.places.scatter(layer, part, np.array(m.whole.parts, np.int64))
+            else:
+                self.places.fill(layer, part, m.whole.address, m.n_bytes)
 
     def _first_half(self, layer: int, w: ExpertLayer, act: Act) -> None:
         gate, up = w.gate.whole, w.up.whole

@@ -62,7 +62,8 @@ class Needs:
             "mlock": self.facts.file_bytes,
             "stream": where.pinned + where.ring + where.expert_cache,
         }.get(mode, 0)
-        return weights + self.kv(n_ctx) + self.buffers(n_ctx) + worker_bytes(self.shape.n_vocab)
+        own = self.kv(n_ctx) + self.buffers(n_ctx) + worker_bytes(self.shape.n_vocab)
+        return weights + own + self.request.beside_bytes
 
     def most_context(self, mode: str, budget: int) -> int:
         """The largest whole number of pages that fits `budget`, 0 for none."""

@@ -59,6 +59,9 @@ class _Planner:
     def __init__(self, facts: ModelFacts, machine: Machine, request: PlanRequest, freed_bytes: int) -> None:
         self.facts, self.shape, self.machine, self.request = facts, facts.shape, machine, request
         self.budget, self.budget_reason = budget_of(machine, freed_bytes)
+        if request.beside_bytes:
+            self.budget = max(0, self.budget - request.beside_bytes)
+            self.budget_reason += f", less {in_words(request.beside_bytes)} for the draft model"
         self.weights = facts.weights_bytes
         self.threads = request.threads or threads_for(machine)[0]
         self.needs = Needs(facts, request, self.threads)
@@ -74,6 +77,9 @@ class _Planner:
             self.warnings.append(f"{trained} and {asked}")
         self._weights_rows()
         self._kv_rows(n_ctx)
+        if self.request.beside_bytes:
+            what = "the draft model's weights, cache and buffers"
+            self._add("draft_bytes", self.request.beside_bytes, what, "derived")
         mode, last_mode = self._chosen("load_mode", choices.load_mode(n_ctx)), choices.last_mode(n_ctx)
         engine = self._engine_rows(mode, n_ctx)
         where = self._residency(mode, n_ctx)

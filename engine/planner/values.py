@@ -17,7 +17,7 @@ Fit = Literal["resident", "streams", "hopeless", "no"]
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
     """What was asked for; `n_ctx` 0, `threads` None and `expert_cache` None (bytes) leave the choice to the planner.
-    `is_served`: an API process lives beside the worker."""
+    `is_served`: an API process lives beside the worker. `beside_bytes`: what a draft model takes in the worker."""
 
     n_ctx: int = 0
     type_k: str = "f16"
@@ -28,6 +28,7 @@ class PlanRequest:
     threads: int | None = None
     expert_cache: int | None = None
     is_served: bool = True
+    beside_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import BinaryIO
 from engine.errors import BadModelFile, UsageError
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, parse_gguf
-from engine.relayout.copy import HEADER, VERSION, places
-from engine.relayout.order import PREFIX, is_copy
+from engine.gguf.scattered import HEADER, PREFIX, is_scattered
+from engine.relayout.copy import VERSION, places
 from engine.relayout.source import Progress, Source
 from engine.relayout.target import RelayoutFailed, counter, new_file
 
@@ -19,7 +19,7 @@ ZEROS = bytes(1 << 16)
 def write_back(copy: GgufFile, out: Path, on_progress: Progress) -> None:
     """Write the old file and compare its SHA-256; BadModelFile or RelayoutFailed for a copy that is damaged."""
     name = quoted(copy.path.name, 120)
-    if not is_copy(copy):
+    if not is_scattered(copy):
         raise UsageError(f"{name} was not laid out by colibri relayout; there is no way back to go")
     version, n_bytes, n_header = (_number(copy, key) for key in ("version", "bytes", "header_bytes"))
     kept = copy.tensors.get(HEADER)

@@ -1,8 +1,8 @@
 """Writes the copy and proves it. Not here: which bytes go where (order.py), the way back (back.py), what it brings.
 
 The copy is a GGUF file by every rule of the format: its tensors have names, dimensions and types of their own. Only
-Colibri knows that `blk.0.ffn_gate.3.weight` is an expert, so `colibri.relayout.*` keys say that the file is Colibri's,
-and keep what the way back needs: the old header whole (as a tensor of bytes), the old size and SHA-256.
+Colibri puts `blk.0.ffn_gate.3.weight` together again (gguf/scattered.py), so `colibri.relayout.*` keys say whose file
+it is, and keep what the way back needs: the old header whole (as a tensor of bytes), the old size and SHA-256.
 
     hash the old file, every tensor, and that nothing hides between them → write → read the copy again, every tensor
     hashed as it lay in the old file → only now it gets its name
@@ -15,13 +15,13 @@ from pathlib import Path
 from engine.errors import BadModelFile
 from engine.gguf.layout import padded, quoted
 from engine.gguf.reader import GgufFile, TensorInfo, Value, read_gguf
+from engine.gguf.scattered import HEADER, PREFIX
 from engine.gguf.writer import Tensor, write_gguf
 from engine.relayout.heat import Heat
-from engine.relayout.order import ALIGNMENT, EXPERTS, PREFIX, Piece, expert_layers, ordered
+from engine.relayout.order import ALIGNMENT, Piece, expert_layers, ordered
 from engine.relayout.source import Progress, Source, Stretch
 from engine.relayout.target import RelayoutFailed, counter, new_file, settled
 
-HEADER = PREFIX + "header"
 VERSION = 1
 
 
@@ -42,19 +42,14 @@ def write_copy(gguf: GgufFile, heat: Heat, out: Path, on_progress: Progress) -> 
 
 def places(copy: GgufFile, old: TensorInfo) -> Iterator[tuple[int, int]]:
     """Where the bytes of a tensor of the old file lie in the copy, in their old order: (offset, bytes) of each."""
-    match = EXPERTS.fullmatch(old.name)
-    if match is None:
-        yield _place(copy, old.name, old.type.name, old.dims)
-        return
-    for expert in range(old.dims[-1]):
-        yield _place(copy, f"blk.{match[1]}.ffn_{match[2]}.{expert}.weight", old.type.name, old.dims[:2])
-
-
-def _place(copy: GgufFile, name: str, type_name: str, dims: tuple[int, ...]) -> tuple[int, int]:
-    info = copy.tensors.get(name)
-    if info is None or info.type.name != type_name or info.dims != dims:
-        raise BadModelFile(f"{quoted(copy.path.name, 120)} lacks the tensor {quoted(name)} as it was; it is damaged")
-    return info.offset, info.n_bytes
+    info = copy.tensors.get(old.name)
+    if info is None or (info.type, info.dims) != (old.type, old.dims):
+        raise BadModelFile(
+            f"{quoted(copy.path.name, 120)} lacks the tensor {quoted(old.name)} as it was; it is damaged"
+        )
+    parts = info.parts or (info.offset,)
+    for offset in parts:
+        yield offset, info.n_bytes // len(parts)
 
 
 def _hashed(gguf: GgufFile, on_progress: Progress) -> tuple[str, dict[str, str]]:

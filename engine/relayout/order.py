@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from engine.errors import BadModelFile, UnsupportedModel, UsageError
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, TensorInfo
+from engine.gguf.scattered import is_scattered
 from engine.relayout.heat import Heat
 
-PREFIX = "colibri.relayout."  # of the keys that only a copy has
 PARTS = ("gate", "up", "down")
 ALIGNMENT = 4096  # what a direct read needs on any disk
 EXPERTS = re.compile(r"blk\.(\d{1,6})\.ffn_(gate|up|down)_exps\.weight")
@@ -61,14 +61,9 @@ class ExpertLayer:
         return made
 
 
-def is_copy(gguf: GgufFile) -> bool:
-    """Whether this file was laid out by Colibri."""
-    return PREFIX + "version" in gguf.metadata
-
-
 def expert_layers(gguf: GgufFile) -> list[ExpertLayer]:
     """The layers that have experts, ascending; UnsupportedModel for a file without any, UsageError for a copy."""
-    if is_copy(gguf):
+    if is_scattered(gguf):
         raise UsageError(f"{quoted(gguf.path.name, 120)} was laid out anew before; turn it back with --back first")
     found: dict[int, dict[str, TensorInfo]] = {}
     for name, tensor in gguf.tensors.items():

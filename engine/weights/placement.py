@@ -96,16 +96,17 @@ class _Source:
 
 def _pack(source: _Source, matrix: Matrix, out: int, p0: int, p1: int) -> int:
     """Panels p0..p1; the last one is padded with zero rows when the matrix ends in it."""
-    size, whole = matrix.panel_bytes, min(p1, matrix.n // 8)
-    start, stop = matrix.source + p0 * size, matrix.source + min(p1 * size, matrix.n * size // 8)
-    source.soon(start + AHEAD * STRETCH, stop + AHEAD * STRETCH)
-    pack = matrix.quant.pack.address
-    if whole > p0:
-        pack_panels(pack, matrix.source + p0 * size, matrix.blocks, out + p0 * size, size, whole - p0)
-    if p1 > whole:
-        last = _padded(matrix)
-        pack_panels(pack, last.address, matrix.blocks, out + whole * size, size, 1)
-    source.done(start, stop)
+    size, pack = matrix.panel_bytes, matrix.quant.pack.address
+    for start, p, q in matrix.runs(p0, p1):
+        whole = min(q, matrix.n // 8)
+        stop = start + min((q - p) * size, matrix.n * size // 8 - p * size)
+        source.soon(start + AHEAD * STRETCH, stop + AHEAD * STRETCH)
+        if whole > p:
+            pack_panels(pack, start, matrix.blocks, out + p * size, size, whole - p)
+        if q > whole:
+            last = _padded(matrix)
+            pack_panels(pack, last.address, matrix.blocks, out + whole * size, size, 1)
+        source.done(start, stop)
     return (p1 - p0) * size
 
 

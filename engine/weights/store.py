@@ -8,11 +8,12 @@ import numpy as np
 from engine.errors import BadModelFile, UnsupportedModel
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, TensorInfo
+from engine.gguf.scattered import HEADER
 from engine.kernels.regions import live
 from engine.weights.tensor import ExpertMatrix, Matrix, Table, Vector
 
 # Tensors that a file may carry beside those of its family and that are read elsewhere or change nothing.
-_ELSEWHERE = ("rope_freqs.weight",)
+_ELSEWHERE = ("rope_freqs.weight", HEADER)
 
 
 class Store:
@@ -37,7 +38,9 @@ class Store:
         if info.dims[: len(dims)] != dims:
             raise BadModelFile(f"{self.gguf.path.name}: {name} has dimensions {info.dims}; {dims} are expected")
         self._claimed.add(name)
-        live(self, self.base + info.offset, info.n_bytes)
+        parts = info.parts or (info.offset,)
+        for offset in parts:
+            live(self, self.base + offset, info.n_bytes // len(parts))
         return info
 
     def matrix(self, name: str, k: int, n: int) -> Matrix:
@@ -49,7 +52,8 @@ class Store:
             raise UnsupportedModel(f"{self.gguf.path.name}: {info.name} has rows of {k}; a multiple of 8 is expected")
         quant = importlib.import_module(info.type.module)
         at = self.base + info.offset
-        matrix = Matrix(info.name, info.type, quant, k, n, at, at, quant.rows)
+        parts = tuple(self.base + offset for offset in info.parts)
+        matrix = Matrix(info.name, info.type, quant, k, n, at, at, quant.rows, parts=parts)
         self.matrices.append(matrix)
         return matrix
 

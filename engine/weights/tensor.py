@@ -1,6 +1,6 @@
 """A matrix and a vector as a model holds them: what they are and where they lie now. Not here: putting them there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
@@ -36,9 +36,10 @@ class Span:
 class Matrix:
     """`n` rows of `k` values; `blocks` in a row. `address` and `body` change when placement moves the bytes.
 
-    `source` is the first byte in the mapped file. A mapped matrix whose rows are no multiple of eight has its last
-    rows, padded with zeros to eight, in `tail`; a resident one has them in its last panel. A streamed one lies in
-    several `pieces`, its tail apart.
+    `source` is the first byte in the mapped file, `parts` are the addresses there of equal stretches of rows when these
+    lie apart (experts of a file laid out anew): nothing is at `address` then until it is placed. A mapped matrix whose
+    rows are no multiple of eight has its last rows, padded with zeros to eight, in `tail`; a resident one has them in
+    its last panel. A streamed one lies in several `pieces`, its tail apart.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Matrix:
     body: Kernel
     tail: Buffer | None = None
     pieces: tuple[Span, ...] = ()
+    parts: tuple[int, ...] = ()
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -58,6 +60,23 @@ class Matrix:
         whole = self.n_panels - (self.tail is not None)
         spans = self.pieces or ((Span(0, whole, self.address, self.body),) if whole else ())
         return (*spans, Span(whole, 1, self.tail.address, self.quant.rows)) if self.tail else spans
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether its rows lie apart where they are now."""
+        return bool(self.parts) and self.address == self.source
+
+    def runs(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """The panels first..last-1 as runs that are one stretch of the file: its address, and its panels p..q-1."""
+        if not self.parts:
+            yield self.source + first * self.panel_bytes, first, last
+            return
+        each = self.n_panels // len(self.parts)
+        while first < last:
+            part, inside = divmod(first, each)
+            end = min(last, (part + 1) * each)
+            yield self.parts[part] + inside * self.panel_bytes, first, end
+            first = end
 
     @property
     def blocks(self) -> int:

@@ -37,7 +37,7 @@ def engine(path: Path, **options: object) -> Engine:
     e = load_engine(path, EngineOptions(**asked), MACHINE)  # type: ignore[arg-type]
     if asked.get("spec_type") == "ngram-simple":
         # A tiny model's pass takes half a millisecond, so that noise would decide what is tried.
-        e._times.cost = lambda rows, more: 1.0  # type: ignore[method-assign]
+        e._times.cost = lambda rows, more, beside=0.0: 1.0  # type: ignore[method-assign]
     return e
 
 
@@ -182,7 +182,18 @@ def test_a_guess_that_breaks_the_numbers_is_a_wrong_guess(tmp_path):
     ],
 )
 def test_auto_guesses_where_a_pass_is_a_disk_scan_of_a_dense_model(asked, load_mode, is_dense, got):
-    assert spec_type_of(asked, load_mode, is_dense) == got
+    assert spec_type_of(asked, load_mode, is_dense, None) == got
+
+
+def test_a_stream_guesses_unasked_and_answers_the_same(model, plain):
+    e = engine(model, load_mode="stream", pinned_bytes=0, ring_bytes=1 << 20)
+    assert e.info.spec_type == "ngram-simple"
+    e._times.cost = lambda rows, more, beside=0.0: 1.0  # type: ignore[method-assign]
+    for sampling in (GREEDY, HOT):
+        seq = e.open(PROMPTS[3], sampling, 60)
+        assert all_of(e, [seq])[0] == all_of(plain, [plain.open(PROMPTS[3], sampling, 60)])[0]
+        assert seq.n_accepted > 0
+    e.shutdown()
 
 
 def test_an_engine_says_whether_it_guesses(plain, guessing, model):

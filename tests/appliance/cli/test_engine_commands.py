@@ -75,6 +75,29 @@ def test_guessing_gives_the_same_answer_and_says_how_often_it_was_right(model: s
     assert guessed["stats"]["spec_type"] == "ngram-simple"
 
 
+def test_a_draft_model_gives_the_same_answer(model: str, tmp_path: Path) -> None:
+    small = str(tiny_llama(tmp_path / "small.gguf", n_ctx=4096, n_layers=1))
+    words = ("run", "-m", model, "--raw", "-p", "the bird", "-n", "80", "--temp", "0.3", "--seed", "3")
+    plain, guessed = answered(*words), answered(*words, "-md", small, "--spec-draft-n-max", "4")
+    assert guessed["tokens"] == plain["tokens"] and guessed["stats"]["spec_type"] == "draft-simple"
+    assert guessed["timings"]["draft_n"] >= 1
+    beside = json.loads(inside("plan", model, "-md", small, "--json").out)
+    assert "draft_bytes" in [row["name"] for row in beside["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "sentence"),
+    [
+        (["--spec-type", "draft-simple"], 2, "--spec-draft-model FILE"),
+        (["--spec-type", "ngram-simple", "-md", "x.gguf"], 2, "leave one of the two out"),
+        (["-md", "/nowhere.gguf"], 3, "nowhere.gguf"),
+    ],
+)
+def test_a_draft_model_that_cannot_be_is_told(model: str, more: list[str], code: int, sentence: str) -> None:
+    done = inside("run", "-m", model, "-p", "a", *more)
+    assert (done.code, done.out) == (code, "") and sentence in done.err.splitlines()[-1]
+
+
 def test_a_stop_text_within_a_run_of_right_guesses(model: str) -> None:
     words = ("run", "-m", model, "--raw", "-p", "the bird " * 20, "-n", "200", "--temp", "0")
     whole = answered(*words)["text"]

@@ -38,8 +38,9 @@ def reads_now(source: GgufFile, layer: int, expert: int) -> list[int]:
 
 
 def reads_then(copy: GgufFile, layer: int, expert: int) -> list[int]:
-    first, _, last = (copy.tensors[f"blk.{layer}.ffn_{part}.{expert}.weight"] for part in PARTS)
-    return [len(blocks(first.offset, last.offset + last.n_bytes - first.offset)) * ALIGNMENT]
+    first, _, last = (copy.tensors[f"blk.{layer}.ffn_{part}_exps.weight"] for part in PARTS)
+    start, end = first.parts[expert], last.parts[expert] + last.n_bytes // 5
+    return [len(blocks(start, end - start)) * ALIGNMENT]
 
 
 @pytest.mark.parametrize("n_cached", [0, 3, 8, 15])
