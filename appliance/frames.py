@@ -4,7 +4,7 @@
     hello {protocol}                            hello {protocol, pid, version}
     generate {id, …the request}                 progress {stage, done, total, note}
     ack {id, n}        n pieces were taken      ready {…facts}
-    cancel {id}                                 beat {beat, busy, id?, phase?, done?, total?, rss_anon}
+    cancel {id}                                 beat {beat, busy, id?, phase?, done?, total?, spent?, rss_anon}
     shutdown {}                                 prefill {id, done, total, cached, ms}
                                                 piece {id, text, ids, logprobs?}
                                                 done {id, …} | cancelled {id, phase, n_generated} | error {id, error}

@@ -53,6 +53,7 @@ class Session:
         self._pending: list[tuple[int, list[TokenLogprob]]] = []
         self._n_generated = 0
         self._drafted = 0, 0
+        self._disk: dict[str, float] = {}
         self._clock = _Clock()
 
     def run(self, engine: EngineLike) -> None:
@@ -88,6 +89,8 @@ class Session:
         if n_predict < 1:
             return self._done("length", None, 0, request.sampling.seed)
         eog_ids: frozenset[int] = frozenset() if request.ignore_eos else frozenset(self._vocab.eog_ids)
+        spent = getattr(engine, "spent", None)
+        before = spent() if spent else None
         seq = engine.open(request.prompt_ids, request.sampling, n_predict, eog_ids, request.n_logprobs)
         try:
             finish = self._steps(engine, seq, eog_ids)
@@ -97,6 +100,8 @@ class Session:
             with self._leaving:
                 self._ended = True
             engine.close(seq)
+        if spent and (used := spent().since(before)).read_bytes:
+            self._disk = {"disk_ms": used.disk_ns / 1e6, "disk_bytes": used.read_bytes}
         if finish is None:
             return {"type": "cancelled", "id": request.id, "phase": self.phase, "n_generated": self._n_generated}
         return self._done(finish, self._text.stopped, n_cached, seed)
@@ -188,6 +193,7 @@ class Session:
         timings = self._clock.timings(n_prompt, n_cached, self._n_generated)
         if self._drafted[0]:
             timings |= {"draft_n": self._drafted[0], "draft_n_accepted": self._drafted[1]}
+        timings |= self._disk
         return done_frame(self.request.id, Done(finish, stop, n_prompt, n_cached, self._n_generated, timings, seed))
 
 

@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from importlib import metadata
 from typing import Any
 
@@ -44,6 +44,7 @@ Progress = Callable[[str, int, int, str], None]
 def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab]:
     """The real engine and the vocabulary of `spec["model"]`, with `spec["options"]` as EngineOptions; raises
     BadModelFile when it is not the file of `spec["identity"]`: other words, or other weights under the same name."""
+    from appliance.machine.disk import disk_kind
     from appliance.machine.host import read_machine
     from appliance.swaps.model_facts import identity
     from engine.gguf.reader import read_gguf
@@ -53,7 +54,8 @@ def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab
     gguf = read_gguf(spec["model"])
     if spec.get("identity") and identity(gguf.path) != tuple(spec["identity"]):
         raise BadModelFile(f"'{gguf.path.name}' was replaced by another file since it was planned; swap to it anew")
-    machine = read_machine(beside=(os.getppid(),))
+    # How fast its disk is decides nothing here, but a slow kind of disk is worth a warning.
+    machine = replace(read_machine(beside=(os.getppid(),)), disk_kind=disk_kind(gguf.path))
     engine = load_engine(spec["model"], EngineOptions(**spec["options"]), machine, on_progress=on_progress)
     return engine, open_text(gguf).vocab
 
@@ -192,6 +194,8 @@ class Worker:
         beat: Frame = {"type": "beat", "beat": engine.beat() if engine is not None else 0, "busy": session is not None}
         if session is not None:
             beat |= {"id": session.request.id, "phase": session.phase, "done": session.n_done, "total": session.n_total}
+        if (spent := getattr(engine, "spent", None)) is not None:
+            beat["spent"] = asdict(spent())
         return beat | {"rss_anon": rss_anon()}
 
     def _leave(self, code: int) -> int:

@@ -31,6 +31,7 @@ from engine.rows import RowTable
 from engine.sampling import SamplerSlot, Sampling
 from engine.sequence import Part, Sequence, StepOut, share
 from engine.speculate import Speculator
+from engine.spent import Spent, Tally
 from engine.weights.stream import Stream
 
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
@@ -73,6 +74,7 @@ class Engine:
         self._budget = min(info.ubatch_size, info.batch_size)
         self._turn = 0
         self._times = PassTimes()
+        self._tally = Tally()
 
     # --- sequences ---
 
@@ -187,6 +189,7 @@ class Engine:
             seq.kv.advance(1)
             made.append(seq.take(sampler.result(), phase))
         seq.n_logits, seq.draft = len(made), []
+        self._tally.n_tokens += len(made)
         if seq.speculator is not None:
             seq.speculator.settle([one.token for one in made if one.token is not None], len(guesses))
         return replace(made[0], more=tuple(made[1:]), finish=seq.finish) if len(made) > 1 else made[0]
@@ -205,6 +208,13 @@ class Engine:
         return False
 
     def _replay(self, threads: int) -> bool:
+        began = time.perf_counter_ns()
+        try:
+            return self._replay_once(threads)
+        finally:
+            self._tally.step(self._rows.n_rows, time.perf_counter_ns() - began)
+
+    def _replay_once(self, threads: int) -> bool:
         if not (stream := self._m.stream):
             return self._m.team.run(self._m.program, threads)
         stream.begin()
@@ -224,6 +234,11 @@ class Engine:
     def beat(self) -> int:
         """Layers computed since the start: a number that stands still only when nothing is being computed."""
         return int(self._words[step.LAYER // 8])
+
+    def spent(self) -> Spent:
+        """What the steps so far have used up."""
+        stream = self._m.stream
+        return self._tally.spent(int(self._words[step.SAMPLE_NS // 8]), stream.readers if stream else None)
 
     # --- for measuring ---
 

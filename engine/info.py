@@ -6,7 +6,12 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
     """Facts of a loaded engine; sizes in bytes, `n_ctx` in positions, `isa` with its reason,
-    `spec_type` how next tokens are guessed."""
+    `spec_type` how next tokens are guessed.
+
+    Of a stream: `pinned_bytes` stay in memory, `streamed_bytes` are read for each step through `ring_bytes`;
+    `expert_cache_bytes` hold routed experts. What was planned: `budget_bytes` there were, `private_bytes` are the
+    worker's own and locked memory at most, `plan` is every row of it: name, value, reason, provenance; `homes` says of
+    each tensor where it lives (census.Home)."""
 
     name: str
     architecture: str
@@ -31,4 +36,12 @@ class EngineInfo:
     kv_bytes: int
     model_digest: str
     spec_type: str = "none"
+    pinned_bytes: int = 0
+    streamed_bytes: int = 0
+    ring_bytes: int = 0
+    expert_cache_bytes: int = 0
+    budget_bytes: int = 0
+    private_bytes: int = 0
+    plan: tuple[tuple[str, int | float | str, str, str], ...] = ()
+    homes: tuple[tuple[str, str, int, int, int, str, int], ...] = ()
     notes: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.cache.kv import KvCache
+from engine.census import Home, census
 from engine.draft import DraftModel, check_vocabularies
 from engine.footprint import ModelFacts, out_rows
 from engine.generate import Engine, Machinery
@@ -31,6 +32,7 @@ from engine.planner import Machine, Plan, PlanRequest, plan
 from engine.planner.beside import draft_bytes
 from engine.sampling import Sampling
 from engine.speculate import MOST_GUESSES, LookupSpeculator, Speculator, drafts_with_model, spec_type_of
+from engine.weights.pinning import Split
 from engine.weights.placement import place_mapped, place_resident
 from engine.weights.store import Store
 from engine.weights.stream import Stream, place_streamed
@@ -161,7 +163,9 @@ def _build(
         keep=(parts, arena, model, small), close=close, stream=stream,
         speculate=_speculate(options, spec_type, small, shape.n_vocab),
     )  # fmt: skip
-    info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes))
+    split = stream.split if stream else None
+    homes = census(store, chosen.load_mode)
+    info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes), split, homes)
     on_progress("ready", 1, 1, "")
     return Engine(info, machinery)
 
@@ -212,7 +216,7 @@ def _speculate(
 
 def _info(
     gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, kv: KvCache, rows: int,
-    spec_type: str, notes: tuple[str, ...],
+    spec_type: str, notes: tuple[str, ...], split: Split | None, homes: tuple[Home, ...],
 ) -> EngineInfo:  # fmt: skip
     name = gguf.metadata.get("general.name")
     n_params = sum(t.k * t.n_rows for t in gguf.tensors.values())
@@ -224,4 +228,8 @@ def _info(
         ubatch_size=rows, n_parallel=options.n_parallel, isa=ISA.level, isa_reason=ISA.reason, cpu=ISA.cpu,
         weights_bytes=chosen.weights_bytes,
         kv_bytes=kv.n_bytes, model_digest=model_digest(gguf), spec_type=spec_type, notes=notes,
+        pinned_bytes=split.pinned_bytes if split else 0, streamed_bytes=split.streamed_bytes if split else 0,
+        ring_bytes=chosen.ring_bytes if split else 0, expert_cache_bytes=chosen.expert_cache_bytes,
+        budget_bytes=chosen.budget_bytes, private_bytes=chosen.private_bytes,
+        plan=tuple((row.name, row.value, row.reason, row.provenance) for row in chosen.rows), homes=homes,
     )  # fmt: skip

@@ -26,6 +26,8 @@ RANK = {
     "engine.budget": 6,
     "engine.footprint": 6,
     "engine.info": 6,
+    "engine.spent": 6,
+    "engine.census": 7,
     "engine.planner": 7,
     "engine.generate": 7,
     "engine.load": 8,

@@ -80,10 +80,6 @@ def document(services: Services, reading: Reading) -> dict[str, Any]:
     worker = _process(supervisor.pid)
     running = [_row(row) for row in queue["running"][:SHOWN]]
     current = swapper.current
-    engine = Engine(
-        worker_swap=worker["swap_bytes"] or 0, n_waiting=len(queue["waiting"]),
-        notes=tuple(str(note) for note in supervisor.info.get("notes") or ()),
-    )  # fmt: skip
     return {
         "api": API,
         "seq": next(_sequence),
@@ -120,9 +116,20 @@ def document(services: Services, reading: Reading) -> dict[str, Any]:
         "thp": reading.thp,
         "swappiness": reading.swappiness,
         "batch": None,
-        "warnings": [one_line(text, SENTENCE) for text in warnings(reading, engine)[:WARNINGS]],
+        "warnings": alerts(services, reading),
         "events": [event.json() for event in services.events.last(EVENTS)],
     }  # fmt: skip
+
+
+def alerts(services: Services, reading: Reading) -> list[str]:
+    """What somebody should do something about, the worst first."""
+    supervisor, waiting = services.supervisor, services.dispatcher.snapshot()["waiting"]
+    engine = Engine(
+        worker_swap=_process(supervisor.pid)["swap_bytes"] or 0, n_waiting=len(waiting),
+        notes=tuple(str(note) for note in supervisor.info.get("notes") or ()),
+        is_streaming=bool(supervisor.info.get("streamed_bytes")),
+    )  # fmt: skip
+    return [one_line(text, SENTENCE) for text in warnings(reading, engine)[:WARNINGS]]
 
 
 def kv_used(services: Services, running: list[dict[str, Any]]) -> int | None:

@@ -2,6 +2,7 @@
 
 from aiohttp import HttpVersion11, web
 
+from appliance.api.admin_memory import SCANNER
 from appliance.api.admin_profiles import LISTING
 from appliance.api.auth import ACCESS, auth
 from appliance.api.doors import doors
@@ -11,6 +12,7 @@ from appliance.api.listing import Listing
 from appliance.api.middleware import answer, on_prepare
 from appliance.api.routes import ROUTES
 from appliance.api.services import SERVICES, Services
+from appliance.residency import Scanner
 
 
 def make_app(services: Services) -> web.Application:
@@ -19,6 +21,7 @@ def make_app(services: Services) -> web.Application:
     app = web.Application(middlewares=[answer, doors, auth], client_max_size=services.body_cap)
     app[SERVICES] = services
     app[LISTING] = Listing(services.store, services.swapper)
+    app[SCANNER] = Scanner()
     app[ACCESS] = {}
     for route in ROUTES:
         resource = app.router.add_resource(route.path)

@@ -11,8 +11,10 @@ from typing import Any
 from aiohttp import web
 
 from appliance.api.admin import n_positions
+from appliance.api.admin_memory import compute_ns, spent
 from appliance.api.errors import Draining, EndpointDisabled, error_response
 from appliance.api.services import SERVICES, Services
+from appliance.machine.pressure import read_pressure
 from appliance.metrics import CONTENT_TYPE, Live, process_memory
 from engine.errors import ColibriError, EngineDown, ModelLoading
 
@@ -79,6 +81,40 @@ class _NotReady(EngineDown):
     code = "not_ready"
 
 
+Values = dict[tuple[tuple[str, str], ...], float]
+
+
+def _weights(services: Services) -> Iterable[Live]:
+    """Where the weights are, and what reading them takes."""
+    info, pressure = services.supervisor.info, read_pressure()
+    places = {name: info.get(f"{name}_bytes") for name in ("pinned", "streamed", "ring", "expert_cache")}
+    known: Values = {(("place", name),): float(n) for name, n in places.items() if n is not None}
+    if known:
+        yield Live("colibri_weights_bytes", "Weights kept, read for each step, and what is set aside for both", known)
+    if info.get("budget_bytes"):
+        yield Live("colibri_memory_budget_bytes", "Memory that the model was planned into", {(): info["budget_bytes"]})
+    if sums := spent(services):
+        kinds = {"dense": sums["read_bytes"], **({"expert": sums["expert_bytes"]} if "expert_bytes" in sums else {})}
+        yield Live("colibri_disk_read_bytes_total", "Weights read from disk by our own reads",
+                   {(("kind", kind),): float(n) for kind, n in kinds.items()}, "counter")  # fmt: skip
+        yield Live("colibri_disk_read_seconds_total", "Time in those reads, all readers together",
+                   {(): sums["read_ns"] / 1e9}, "counter")  # fmt: skip
+        parts = {"compute": compute_ns(sums), "disk": sums["disk_ns"], "sample": sums["sample_ns"]}
+        yield Live("colibri_token_time_seconds_total", "Time of the engine's steps by what it went into",
+                   {(("part", part),): ns / 1e9 for part, ns in parts.items()}, "counter")  # fmt: skip
+        for name in ("expert_hits", "expert_misses"):
+            if name in sums:
+                series = f"colibri_expert_cache_{name.removeprefix('expert_')}_total"
+                yield Live(series, "Experts found in the cache, or not", {(): sums[name]}, "counter")
+    told: Values = {(("resource", name.partition("_")[0]), ("who", name.partition("_")[2])): share
+                    for name, share in pressure.shares().items() if share is not None}  # fmt: skip
+    if told:
+        yield Live("colibri_pressure_percent", "Share of ten seconds that some or all tasks waited", told)
+    events: Values = {(("event", name),): float(n) for name, n in pressure.events().items() if n is not None}
+    if events:
+        yield Live("colibri_memory_events_total", "Times our group met its memory limits", events, "counter")
+
+
 def live(services: Services) -> Iterable[Live]:
     """Figures for /metrics that are read when somebody asks."""
     model = ("model_name", services.model.id)
@@ -102,6 +138,7 @@ def live(services: Services) -> Iterable[Live]:
     yield Live("colibri_model_ready", "1 when the model is loaded", {(model,): services.supervisor.state == "ready"})
     yield Live("colibri_worker_restarts_total", "Engine processes that had to be replaced",
                {(): services.supervisor.restarts}, "counter")  # fmt: skip
+    yield from _weights(services)
     build = {"version": services.version, "isa": info.get("isa", ""), "model_sha": info.get("model_digest", "")}
     yield Live("colibri_build_info", "1; what runs here", {tuple((k, str(v)) for k, v in build.items()): 1})
     pids: dict[str, int | str | None] = {"api": "self", "worker": services.supervisor.pid}

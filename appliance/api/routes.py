@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from appliance.api import (
     admin,
     admin_feeds,
+    admin_memory,
     admin_profiles,
     admin_swaps,
     completions,
@@ -73,6 +74,9 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/api/profiles/active", admin_swaps.activate, "admin", "Swap to a profile",
           schema.ActiveProfileRequest, headers=ORDER),
     Route("GET", "/admin/state", admin.state, "admin", "Engine, profile, queue, speeds, machine and counts"),
+    Route("GET", "/admin/memory", admin_memory.memory, "admin", "What takes the memory, what is read from disk"),
+    Route("GET", "/admin/residency", admin_memory.residency, "admin", "Where each layer's weights are, as a map",
+          query=("rows", "cols", "by")),
     Route("GET", "/admin/events", admin_feeds.events, "admin", "What happens, as a stream that can be resumed",
           streams=True, query=("last",), headers=("Last-Event-ID",)),
     Route("GET", "/admin/logs", admin_feeds.logs, "admin", "The newest log lines", query=("after", "limit", "level")),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.generate import Engine
     from engine.gguf.reader import GgufFile
     from engine.sampling import Sampling
+    from engine.spent import Spent
     from engine.text import Text
 
 T = TypeVar("T")
@@ -45,12 +46,14 @@ class Prefill(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last event: text that was held back, why it ended, llama-server's timings, the seed in use."""
+    """The last event: text that was held back, why it ended, llama-server's timings, the seed in use, what the prompt
+    (its first token included) and the other tokens used up; None where nothing ran."""
 
     text: str
     finish_reason: str
     timings: dict[str, float]
     seed: int | None
+    spent: "tuple[Spent, Spent] | None" = None
 
 
 Event = Token | Prefill | End
@@ -60,12 +63,13 @@ class Local:
     """An engine and its text, owned by a background thread so that Ctrl-C is heard at once.
 
     What is wrong with the file is said before the engine is loaded; its vocabulary counts unless `with_text` is false.
+    `is_served`: loaded as a service would, with room for the API process beside it.
     """
 
-    def __init__(self, settings: Settings, with_text: bool = True) -> None:
+    def __init__(self, settings: Settings, with_text: bool = True, is_served: bool = False) -> None:
         path = settings.model_path()
         self.path = path
-        self.header: GgufFile = _checked(path, settings)
+        self.header: GgufFile = _checked(path, settings, is_served)
         if with_text:
             _ = self.text
         self.settings = settings
@@ -73,7 +77,7 @@ class Local:
         started = time.perf_counter()
         progress = Progress()
         try:
-            self.engine: Engine = self._thread.call(lambda: _load(path, settings, progress))
+            self.engine: Engine = self._thread.call(lambda: _load(path, settings, progress, is_served))
         finally:
             progress.close()
         for note in self.engine.info.notes:
@@ -134,7 +138,7 @@ class Local:
         info = self.engine.info
         names = ("architecture", "n_ctx", "n_ctx_train", "n_params", "threads", "threads_batch", "batch_size",
                  "ubatch_size", "load_mode", "spec_type", "type_k", "type_v", "isa", "weights_bytes", "kv_bytes",
-                 "model_digest")  # fmt: skip
+                 "pinned_bytes", "streamed_bytes", "ring_bytes", "model_digest")  # fmt: skip
         known = {name: getattr(info, name) for name in names}
         return {"model": self.path.name, **known, "load_ms": round(self.load_ms, 3)}
 
@@ -157,6 +161,7 @@ class _Generation(NamedTuple):
             yield End("", "length", timings(len(self.ids), 0.0, 0, 0.0), self.sampling.seed)
             return
         n, finish = 0, None
+        before = read = engine.spent()
         seq = engine.open(self.ids, self.sampling, self.n_predict, vocab.eog_ids, self.n_logprobs)
         try:
             while finish is None:
@@ -171,7 +176,8 @@ class _Generation(NamedTuple):
                         break
                     last = time.perf_counter()
                     n += 1
-                    first = last if n == 1 else first
+                    if n == 1:
+                        first, read = last, engine.spent()
                     text = "" if one.token in vocab.eog_ids else stream.push(one.token)
                     yield Token(one.token, text, one.logprob, one.top)
                     if stream.stopped is not None:
@@ -183,7 +189,10 @@ class _Generation(NamedTuple):
         times = timings(len(self.ids), first - start, n, last - first)
         if seq.n_drafted:
             times |= {"draft_n": seq.n_drafted, "draft_n_accepted": seq.n_accepted}
-        yield End(rest, finish, times, seq.seed)
+        end = engine.spent()
+        if (both := end.since(before)).read_bytes:
+            times |= {"disk_ms": round(both.disk_ns / 1e6, 3), "disk_bytes": both.read_bytes}
+        yield End(rest, finish, times, seq.seed, (read.since(before), end.since(read)))
 
 
 def timings(prompt_n: int, prompt_s: float, predicted_n: int, predicted_s: float) -> dict[str, float]:
@@ -226,7 +235,7 @@ def checked_text(text: str, name: str) -> str:
         raise UsageError(f"{name} is not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}") from None
 
 
-def _checked(path: Path, settings: Settings) -> "GgufFile":
+def _checked(path: Path, settings: Settings, is_served: bool) -> "GgufFile":
     """The file's header. What is wrong with the file or too large for the machine is said here, before numba loads."""
     from dataclasses import replace
 
@@ -238,16 +247,18 @@ def _checked(path: Path, settings: Settings) -> "GgufFile":
 
     header = read_gguf(path)
     machine = read_machine()
-    plan(header, DecoderShape.read(header), machine, replace(request_of(settings, machine), is_served=False))
+    plan(header, DecoderShape.read(header), machine, replace(request_of(settings, machine), is_served=is_served))
     return header
 
 
-def _load(path: Path, settings: Settings, progress: Progress) -> "Engine":
+def _load(path: Path, settings: Settings, progress: Progress, is_served: bool) -> "Engine":
+    from dataclasses import replace
+
     from appliance.machine.host import read_machine
     from appliance.machine.rates import with_rates
     from engine.load import load_engine
 
-    options = settings.engine_options()
+    options = replace(settings.engine_options(), is_served=is_served)
     machine = with_rates(read_machine(), path, settings.data_dir, options.threads)
     return load_engine(path, options, machine, on_progress=progress)
 

@@ -1,6 +1,6 @@
 """`colibri profile`: the named sets of settings, looked at and changed on the disk or in a running service.
 
-Not here: what each action does (profile_files.py, profile_diff.py, profile_apply.py).
+Not here: what each action does (profile_files.py, profile_diff.py, profile_rehearse.py, profile_apply.py).
 """
 
 import argparse
@@ -20,6 +20,7 @@ ACTIONS = {
     "show": ("profile_files", "show", "the text of a profile or of one of its versions"),
     "history": ("profile_files", "history", "every version: when, by whom, why"),
     "diff": ("profile_diff", "diff", "what differs between two, and what that does"),
+    "rehearse": ("profile_rehearse", "rehearse", "run its longest input here: peak memory, and tok/s at the end"),
     "set": ("profile_change", "set_keys", "change single keys; comments stay, the version before is kept"),
     "copy": ("profile_change", "copy", "make a profile of another, or bring back a version"),
     "delete": ("profile_change", "delete", "take an edit away; a packaged profile is as shipped again"),
@@ -33,6 +34,7 @@ examples:
   colibri profile check /tmp/new.yaml
   colibri profile diff quick-verify long-doc
   colibri profile diff long-doc@3 long-doc           two versions of one
+  colibri profile rehearse long-doc --prompt-file longest.txt     before a night depends on it
   colibri profile set long-doc ctx_size=8192 temp=0.1 --note "shorter letters"
   colibri profile copy long-doc@3 long-doc           bring version 3 back
   colibri profile apply long-doc                     exit code 0 only if it serves then
@@ -48,13 +50,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--json", action="store_true", help="one JSON object on stdout")
         words = "folder with the edits (default: COLIBRI_DATA_DIR, else the user's data folder)"
         one.add_argument("--data-dir", type=Path, metavar="DIR", help=words)
-    for name in ("list", "check", "diff"):
+    for name in ("list", "check", "diff", "rehearse"):
         made[name].add_argument("--models-dir", type=Path, metavar="DIR", help="folder with GGUF files")
     made["check"].add_argument("what", nargs="*", metavar="NAME|FILE", help="default: every profile there is")
     made["show"].add_argument("name", metavar="NAME[@REV]")
     made["history"].add_argument("name", metavar="NAME")
     made["diff"].add_argument("old", metavar="OLD", help="NAME, NAME@REV or a file")
     made["diff"].add_argument("new", metavar="NEW", nargs="?", help="default: OLD, compared with its version before")
+    made["rehearse"].add_argument("name", metavar="NAME")
+    made["rehearse"].add_argument("--prompt-file", type=Path, metavar="F",
+                                  help="the longest real input; without it made-up text fills the context")  # fmt: skip
+    made["rehearse"].add_argument("-n", "--tokens", type=int, default=32, metavar="N",
+                                  help="tokens to answer with at the end (default: 32)")  # fmt: skip
     made["set"].add_argument("name", metavar="NAME")
     made["set"].add_argument("values", nargs="+", metavar="KEY=VALUE", help="KEY= for its default again")
     made["copy"].add_argument("old", metavar="OLD[@REV]")

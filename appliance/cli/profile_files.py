@@ -23,6 +23,8 @@ from appliance.machine.host import read_machine
 from appliance.model_files import existing_model
 from appliance.profiles import MOST_BYTES, NoSuchProfile, Problem, ProfileStore, StoredText, examine
 from appliance.profiles.disk import read_bounded
+from appliance.profiles.store import etag_of
+from appliance.rehearsals import last
 from appliance.settings import Settings, resolve
 from appliance.swaps.journal import last_served
 from appliance.swaps.planning import fit_row
@@ -131,6 +133,7 @@ def check(args: argparse.Namespace) -> int:
             # The store's way of reading: a pipe of that name would block for ever.
             name, raw, near = what, read_bounded(path, MOST_BYTES) or b"", store.names()
         problems: list[Problem] = examine(raw, name, near, find_model).problems
+        problems += _unrehearsed(args, name, raw, problems)
         files.append({"file": str(path), "name": name, "problems": [problem.json() for problem in problems]})
         if not args.json:
             for problem in problems:
@@ -143,6 +146,15 @@ def check(args: argparse.Namespace) -> int:
         words = [f"{n} {word}{'s' * (n != 1)}" for n, word in ((n_errors, "error"), (n_warnings, "warning"))]
         print(f"{len(files)} profile{'s' * (len(files) != 1)}: {' and '.join(words)}", file=sys.stderr)
     return UsageError.exit_code if n_errors else 0
+
+
+def _unrehearsed(args: argparse.Namespace, name: str, raw: bytes, problems: list[Problem]) -> list[Problem]:
+    """What starts by the clock has nobody who looks on: its longest input must have been run before."""
+    place = next((p for p in problems if p.path == "schedule"), None)
+    if place is None or last(data_dir(args), name, etag_of(raw)) is not None:
+        return []
+    words = f"this text was never rehearsed; run 'colibri profile rehearse {name}' before a clock starts it"
+    return [Problem(place.line, place.col, "warning", "schedule", words, "")]
 
 
 def show(args: argparse.Namespace) -> int:

@@ -1,9 +1,11 @@
 """`colibri run`: one prompt, one answer, as text that streams or as one JSON object. Not here: several turns (chat.py).
 
     --json: {"prompt_tokens": [id, ...], "tokens": [id, ...], "text": str, "finish_reason": "stop" | "length",
-             "timings": {llama-server's names}, "stats": {...}, "logprobs": [{"id", "logprob", "top": [[id, lp], ...]}]}
+             "timings": {llama-server's names}, "stats": {..., "prompt": {...}, "answer": {...}},
+             "logprobs": [{"id", "logprob", "top": [[id, lp], ...]}]}
 
-`tokens` holds every generated id, the one that ended the answer too; `logprobs` is there with --logprobs only.
+`tokens` holds every generated id, the one that ended the answer too; `logprobs` is there with --logprobs only. `prompt`
+and `answer` in `stats` are what each used up (engine/spent.py): the prompt's part ends with the first token.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from typing import Any
 from appliance.cli.flags import ENGINE, MODEL, SAMPLING, add_settings, resolved
 from appliance.cli.local import End, Local, Prefill, Token, checked_text, read_text
 from appliance.cli.progress import Progress
+from appliance.cli.stats import lines, spent_json
 from engine.errors import UsageError
 
 NAME = "run"
@@ -37,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; may repeat")
     parser.add_argument("--logprobs", type=int, default=0, metavar="K",
                         help=f"with --json: logprobs of each token and the K likeliest, at most {MOST_LOGPROBS}")
+    parser.add_argument("--stats", action="store_true",
+                        help="on stderr: where the weights are, time of a token by part, bytes read, page faults")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of text")
     add_settings(parser, MODEL, ENGINE, SAMPLING)
 
@@ -106,6 +111,12 @@ def _answer(local: Local, ids: list[int], sampling: Any, n_predict: int, args: a
         "timings": end.timings,
         "stats": {**local.facts(), "seed": end.seed},
     }
+    if end.spent:
+        prompt, rest = end.spent
+        answer["stats"] |= {"prompt": spent_json(prompt), "answer": spent_json(rest)}
+        if args.stats:
+            for line in lines(local.engine.info, end.timings, prompt, rest):
+                print(line, file=sys.stderr)
     if args.logprobs:
         answer["logprobs"] = [{"id": t.id, "logprob": t.logprob, "top": [list(pair) for pair in t.top]} for t in tokens]
     return answer

@@ -15,15 +15,19 @@ LITTLE_MEMORY = 0.05
 PAGING_PER_S = 50.0
 HOT_C = 90.0
 IDLE, BUSY = 0.10, 0.50
+STALLED = 10.0
+"""Percent of ten seconds in which all of our group's tasks waited for memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What the warnings need to know of our processes; `notes` are the engine's own words about its load."""
+    """What the warnings need to know of our processes; `notes` are the engine's own words about its load; a stream
+    reads weights from the disk for each token."""
 
     worker_swap: int = 0
     n_waiting: int = 0
     notes: tuple[str, ...] = ()
+    is_streaming: bool = False
 
 
 def warnings(now: Reading, engine: Engine) -> list[str]:
@@ -37,6 +41,21 @@ def _memory(now: Reading, engine: Engine) -> Iterator[str]:
         yield (
             f"{_mib(engine.worker_swap)} of the engine are in swap, so answers wait for the disk; end other programs "
             "or take a profile with a smaller ctx_size, then swap to it"
+        )
+    if (now.pressure.memory_full or 0.0) > STALLED:
+        yield (
+            f"for {now.pressure.memory_full:.0f}% of the last seconds everything waited for memory; free some, raise "
+            "the limit, or take a smaller profile"
+        )
+    if now.pressure.oom_kill:
+        yield (
+            f"the kernel has ended {now.pressure.oom_kill} of this container's processes for memory since it started; "
+            "raise the limit or take a smaller profile"
+        )
+    if engine.is_streaming and machine["swap_total"] == 0 and not machine["limit"]:
+        yield (
+            "there is no swap, so the kernel ends a program as soon as memory runs out, and the weights that are kept "
+            "in memory leave little; add some swap, or a memory limit for the service"
         )
     if (now.major_faults_s or 0.0) > PAGING_PER_S:
         yield (

@@ -31,6 +31,16 @@ def levels(root: Path) -> Iterator[Level]:
                     yield _level_v2(folder) if name == "" else _level_v1(folder, name)
 
 
+def folders(root: Path) -> Iterator[Path]:
+    """The folders of version 2 alone, ours first: files that are no limits are read from them."""
+    mounts = _mounts(root) or _usual_mounts(root)
+    for line in read_text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            for mount_root, point in mounts.get("", ()):
+                yield from _upwards(root / point.lstrip("/"), _inside(path, mount_root))
+
+
 def _mounts(root: Path) -> dict[str, list[tuple[str, str]]]:
     """Controller ("" for version 2) → (root of the mount inside the hierarchy, mount point)."""
     found: dict[str, list[tuple[str, str]]] = {}

@@ -16,6 +16,7 @@ from appliance.machine.cgroups import levels
 from appliance.machine.cores import Cores, Node, temperature
 from appliance.machine.host import read_machine, thp
 from appliance.machine.kernel_files import meminfo, pairs, read_text
+from appliance.machine.pressure import NOTHING_TOLD, Pressure, read_pressure
 
 FRESH_S = 1.0
 STALE_S = 30.0
@@ -39,6 +40,7 @@ class Reading:
     swappiness: int | None
     data_free: int | None
     data_total: int | None
+    pressure: Pressure = NOTHING_TOLD
 
     def cpu(self) -> dict[str, Any]:
         return {
@@ -87,7 +89,7 @@ class Gauges:
             load1=float(load[0]) if load and load[0].replace(".", "", 1).isdigit() else None,
             nodes=self._cores.nodes(), temp_c=temperature(self._root), throttled=self._cores.throttled(now),
             quota=machine.cpu_quota, thp=thp(self._root), data_free=free, data_total=total,
-            swappiness=int(swappiness) if swappiness.isdigit() else None,
+            swappiness=int(swappiness) if swappiness.isdigit() else None, pressure=read_pressure(self._root),
         )  # fmt: skip
 
     def _rates(self, worker: int | None, now: float) -> tuple[float | None, float | None]:

@@ -11,7 +11,7 @@ import mmap
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 CACHESTAT = 451  # the number of the system call, the same on every architecture
 SAMPLES = 64
@@ -45,6 +45,27 @@ def cached_share(path: str | os.PathLike[str]) -> float | None:
         return _share(_by_mincore, fd, stretches) if share is None and _may_be_told(fd, path) else share
     except OSError:
         return None
+    finally:
+        os.close(fd)
+
+
+def cached_bytes(path: str | os.PathLike[str], ranges: Sequence[tuple[int, int]]) -> list[int] | None:
+    """Of each (offset, length) of the file the bytes in memory, by whole pages; None where the kernel does not tell us.
+
+    Only cachestat is asked: it walks what is cached, and needs no map of the file.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        found = []
+        for offset, length in ranges:
+            n = _by_cachestat(fd, offset, length)
+            if n is None:
+                return None
+            found.append(min(length, n * PAGE))
+        return found
     finally:
         os.close(fd)
 

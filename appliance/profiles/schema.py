@@ -34,7 +34,8 @@ KEYS = (*TOP, *(key for keys in GROUPS.values() for key in keys))
 # Planned, so that somebody will try them; until something reads them they are refused with a word about today.
 PLANNED = {
     "ttl": "a model stays loaded until the next swap",
-    "schedule": "a profile is changed by hand, by 'colibri profile apply' or by a cron job that calls it",
+    "schedule": "a profile is changed by hand, by 'colibri profile apply' or by a cron job that calls it, once "
+    "'colibri profile rehearse' has shown what its longest input takes",
 }
 # Texts for people and models; the others are names, and go into headers and log lines.
 LINES = ("handover", "warmup_prompt")

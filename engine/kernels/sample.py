@@ -41,8 +41,8 @@ from engine.kernels.simd import (
     write,
     z_f32x8,
 )
-from engine.kernels.step import ERROR, N_OUT, OUT_ROWS, POSITIONS, SAMPLERS
-from engine.kernels.sync import atomic_add
+from engine.kernels.step import ERROR, N_OUT, OUT_ROWS, POSITIONS, SAMPLE_NS, SAMPLERS
+from engine.kernels.sync import atomic_add, clock_ns
 from engine.kernels.topk import BLOCK, LOWEST, NOTHING, collect, heapify, pad, pop, scan, top_k
 from engine.kernels.vmath import exp8, lane0
 
@@ -298,6 +298,7 @@ def sample(o, tid, nth, st):
         j = atomic_add(counter, 1)
         if j >= n_out:
             return
+        begin = clock_ns()
         r = ld_i64(ld_i64(st + SAMPLERS) + j * 8)
         if r != 0:
             row = ld_i64(ld_i64(st + OUT_ROWS) + j * 8)
@@ -305,3 +306,4 @@ def sample(o, tid, nth, st):
             logits = ld_i64(o + 8) + j * ld_i64(o + 16) * 4
             if not _sample(r, logits, n_vocab, u, blocks, keys, ids, work):
                 st_i64(st + ERROR, NOT_FINITE)
+        atomic_add(st + SAMPLE_NS, clock_ns() - begin)

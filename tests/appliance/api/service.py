@@ -16,6 +16,7 @@ import aiohttp
 from appliance.api.app import make_app
 from appliance.api.serve import First, bind, listening, running
 from appliance.api.services import Services
+from appliance.life import WorkerSpec
 from appliance.machine.host import read_machine
 from appliance.profiles import Profile, ProfileStore
 from appliance.settings import Settings, resolve
@@ -91,12 +92,14 @@ async def service(
     profiles: dict[str, dict[str, Any]] | None = None,
     scripts: dict[str, dict[str, Any]] | None = None,
     profile: str | None = None,
+    worker: WorkerSpec | None = None,
     **settings: Any,
 ) -> AsyncIterator[Service]:
     """Start one in `folder` with a scripted engine's `options`; `settings` as flags. Ready unless `wait` is False.
 
     `profiles` are written into its data folder (name -> values; groups as dicts); a swap to one starts a scripted
     engine with the options of `scripts[name]`, which may be changed while it runs. `profile` is the first one.
+    `worker` takes the scripted engine's place: a real one.
     """
     data = folder / "data"
     (data / "profiles").mkdir(parents=True, exist_ok=True)
@@ -120,7 +123,7 @@ async def service(
     if profile is None:
         text = open_text(read_gguf(found.model_path()))
         model = ServedModel("tiny/model:q4", 1_700_000_000, {"n_ctx": N_CTX}, aliases=("small",))
-        first = Prepared(found, model, text, N_CTX, script(n_ctx=N_CTX, **(options or {})))
+        first = Prepared(found, model, text, N_CTX, worker or script(n_ctx=N_CTX, **(options or {})))
     else:
         loaded = store.load(profile)
         first = scripted(resolve(flags, {}, {**loaded.values, "name": profile}).settings, read_machine(), loaded)

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -106,6 +107,21 @@ def test_a_stop_text_within_a_run_of_right_guesses(model: str) -> None:
         plain, guessed = (answered(*words, "--stop", stop, *more) for more in ((), ("--spec-type", "ngram-simple")))
         assert plain["text"] == guessed["text"] == whole[: whole.index(stop)]
         assert plain["tokens"] == guessed["tokens"]
+
+
+def test_stats_say_where_the_weights_are_and_split_a_tokens_time(model: str) -> None:
+    words = ("run", "-m", model, "--raw", "-p", "the bird", "-n", "6", "--temp", "0", "-t", "1", "--load-mode", "mmap")
+    done = inside(*words, "--stats")
+    lines = [line for line in done.err.splitlines() if re.match("weights |prompt |answer |a token|read |faults ", line)]
+    assert [line.split()[0] for line in lines] == ["weights", "prompt", "answer", "a", "faults"], done.err
+    assert lines[0].startswith("weights   mmap: ") and lines[0].endswith("the mapped file")
+    assert re.fullmatch(r"a token   [\d.]+ ms: computing [\d.]+, waiting for the disk 0.0, choosing [\d.]+", lines[3])
+    found = answered(*words)
+    stats = found["stats"]
+    assert stats["prompt"]["n_tokens"] == 1 and stats["prompt"]["n_rows"] == len(found["prompt_tokens"])
+    assert stats["answer"]["n_tokens"] == stats["answer"]["n_steps"] == len(found["tokens"]) - 1 > 0
+    parts = sum(stats["answer"][f"{name}_ns"] for name in ("compute", "disk", "sample"))
+    assert parts == stats["answer"]["step_ns"] > stats["answer"]["sample_ns"] > 0
 
 
 def test_n_0_reads_nothing_and_says_length(model: str) -> None:

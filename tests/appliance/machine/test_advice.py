@@ -8,6 +8,7 @@ import pytest
 from appliance.machine.advice import Engine, warnings
 from appliance.machine.cores import Node
 from appliance.machine.gauges import Reading
+from appliance.machine.pressure import Pressure
 
 GIB = 1 << 30
 WELL = Reading(
@@ -45,6 +46,9 @@ def test_a_machine_that_is_well_or_tells_nothing_has_no_warnings() -> None:
         ({"nodes": [replace(WELL.nodes[0], governor="powersave")]}, {}, "powersave", "colibri host apply --yes"),
         ({"nodes": IDLE_NODE}, {"n_waiting": 3}, "node 1 is idle while requests wait (3)", "numa: distribute"),
         ({"thp": "never"}, {}, "huge pages are off", "colibri host apply --yes"),
+        ({"pressure": Pressure(memory_some=40.0, memory_full=12.4)}, {}, "for 12% of the last seconds", "free some"),
+        ({"pressure": Pressure(oom_kill=2)}, {}, "ended 2 of this container's processes", "raise the limit"),
+        ({"machine": {**WELL.machine, "swap_total": 0}}, {"is_streaming": True}, "no swap", "add some swap"),
         ({}, {"notes": ("mlock was refused; raise ulimit -l",)}, "mlock was refused", "ulimit"),
     ],
 )  # fmt: skip

@@ -76,7 +76,8 @@ def test_every_word_of_a_choice_is_taken_and_all_are_listed_for_another(key: str
         ("name: x\nttl: 600\n",
          "nothing reads 'ttl' yet: a model stays loaded until the next swap; leave the line out"),
         ("name: x\nschedule: night\n", "nothing reads 'schedule' yet: a profile is changed by hand, by 'colibri"
-         " profile apply' or by a cron job that calls it; leave the line out"),
+         " profile apply' or by a cron job that calls it, once 'colibri profile rehearse' has shown what its longest"
+         " input takes; leave the line out"),
         ("name: x\nsampling: 5\n", "'sampling:' is a group; write its keys on the lines below it"),
         ("name: x\nsampling: []\n", "'sampling:' is a group; write its keys on the lines below it"),
         ("ctx_size: 1\n", "the key 'name' is missing; write 'name: x'"),
