@@ -254,6 +254,7 @@ class Settings(BaseModel):
             "type_v": self.cache_type_v,
             "load_mode": self.load_mode,
             "n_parallel": self.parallel,
+            "heat_dir": str(self.data_dir / "heat"),
             "spec_type": self.spec_type,
             "spec_ngram_simple_size_n": self.spec_ngram_simple_size_n,
             "spec_ngram_simple_size_m": self.spec_ngram_simple_size_m,

@@ -53,8 +53,8 @@ Answers = dict[tuple[int, str], list[int]]
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way through the engine. `ubatch` is the prefill chunk in tokens; resident = panels, mmap = file rows, stream:
-    panels of `pinned` bytes and file rows through a `ring`; `beside` = other sequences at most; `is_rough` adds sleeps,
-    shared prompt pages and guesses."""
+    panels of `pinned` bytes, file rows through a `ring`, `experts` bytes of experts; `beside` = other sequences at
+    most; `is_rough` adds sleeps, shared prompt pages and guesses."""
 
     threads: int = 1
     ubatch: int = 512
@@ -64,16 +64,17 @@ class Way:
     is_rough: bool = False
     pinned: int = 0
     ring: int = 64 << 20
+    experts: int = 64 << 20
 
     def options(self, longest: int) -> EngineOptions:
         return EngineOptions(
             n_ctx=longest + N_MADE, threads=self.threads, threads_batch=self.threads, batch_size=max(self.ubatch, 512),
             ubatch_size=self.ubatch, type_k=self.kv[0], type_v=self.kv[1], load_mode=self.load_mode,
-            n_parallel=1 + self.beside, pinned_bytes=self.pinned, ring_bytes=self.ring,
+            n_parallel=1 + self.beside, pinned_bytes=self.pinned, ring_bytes=self.ring, expert_bytes=self.experts,
         )  # fmt: skip
 
     def __str__(self) -> str:
-        streams = f"{self.pinned:,} bytes pinned, a ring of {self.ring:,}"
+        streams = f"{self.pinned:,} bytes pinned, a ring of {self.ring:,}, {self.experts:,} of experts"
         layout = {"resident": "panels", "mmap": "file rows", "stream": streams}[self.load_mode]
         company = f", beside 0-{self.beside}" if self.beside else ""
         rough = (", sleeps" if self.threads > 1 else "") + ", guesses" if self.is_rough else ""

@@ -123,6 +123,8 @@ class Engine:
         seq.kv.close()
         if seq.speculator is not None:
             seq.speculator.close()
+        if self._m.stream:
+            self._m.stream.rest()
 
     def step(self, seq: Sequence) -> StepOut:
         """Read the next chunk of the prompt, or make the next token; blocks with the GIL released."""
@@ -217,7 +219,7 @@ class Engine:
     def _replay_once(self, threads: int) -> bool:
         if not (stream := self._m.stream):
             return self._m.team.run(self._m.program, threads)
-        stream.begin()
+        stream.begin(self._rows.n_rows)
         is_whole = self._m.team.run(self._m.program, threads)
         if complaint := stream.end(is_whole):
             raise ReadFailed(complaint)

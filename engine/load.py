@@ -8,6 +8,7 @@ import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from engine.cache.kv import KvCache
@@ -18,7 +19,7 @@ from engine.generate import Engine, Machinery
 from engine.gguf.digest import model_digest
 from engine.gguf.reader import GgufFile, read_gguf
 from engine.info import EngineInfo
-from engine.kernels import readers
+from engine.kernels import fetch, readers
 from engine.kernels.embed import embed_read
 from engine.kernels.isa import ISA
 from engine.kernels.jit import Kernel, compile_all
@@ -30,6 +31,7 @@ from engine.models.registry import ARCHITECTURES
 from engine.models.shape import DecoderShape
 from engine.planner import Machine, Plan, PlanRequest, plan
 from engine.planner.beside import draft_bytes
+from engine.planner.residency import least_slots
 from engine.sampling import Sampling
 from engine.speculate import MOST_GUESSES, LookupSpeculator, Speculator, drafts_with_model, spec_type_of
 from engine.weights.pinning import Split
@@ -45,7 +47,8 @@ Progress = Callable[[str, int, int, str], None]
 class EngineOptions:
     """What may be asked of an engine; n_ctx 0 lets the planner choose. Field names are the settings' long flags, but
     for `is_served`: an API process lives beside this one and takes its part of the memory. For measuring, instead of
-    what the planner chooses: `pinned_bytes` of a streamed model stay in memory, `ring_bytes` hold what is read ahead.
+    what the planner chooses: `pinned_bytes` of a streamed model stay in memory, `ring_bytes` hold what is read ahead,
+    `expert_bytes` hold experts. What each expert is used is kept in `heat_dir` (empty: nowhere).
     """
 
     n_ctx: int = 0
@@ -61,8 +64,10 @@ class EngineOptions:
     spec_ngram_simple_size_n: int = 1
     spec_ngram_simple_size_m: int = MOST_GUESSES
     is_served: bool = False
+    heat_dir: str = ""
     pinned_bytes: int | None = None
     ring_bytes: int | None = None
+    expert_bytes: int | None = None
     spec_draft_model: str | None = None
     spec_draft_n_max: int = MOST_GUESSES
 
@@ -91,8 +96,6 @@ def load_engine(
     chosen = plan(gguf, shape, machine, request)
     if options.pinned_bytes is not None:
         chosen = replace(chosen, pinned_bytes=options.pinned_bytes)
-    if options.ring_bytes is not None:
-        chosen = replace(chosen, ring_bytes=options.ring_bytes)
     if request.beside_bytes:
         small = _load_small(options, chosen.n_ctx, machine, on_progress)
     store: Store | None = None
@@ -144,7 +147,7 @@ def _build(
         arena = place_resident(store, team_size, loading)
     elif chosen.load_mode == "stream":
         kv.populate()  # what is planned is taken now: no answer may find later that it is not there
-        stream = place_streamed(store, chosen.pinned_bytes, chosen.ring_bytes, loading)
+        stream = _streamed(gguf, shape, chosen, options, store, model, loading)
     elif note := place_mapped(store, chosen.load_mode == "mlock"):
         notes.append(note)
     parts = Parts(shape, store.matrices, kv, rows, out_rows(options.n_parallel), team_size)
@@ -192,7 +195,31 @@ def _kernels(model: Any, shape: DecoderShape, store: Store, kv: KvCache, chosen:
         found += [pack_panels, *(m.quant.pack for m in store.matrices)]
     if streams:
         found += [embed_read, *readers.KERNELS, *(m.quant.panels for m in store.matrices)]
+        found += [fetch.fetch, fetch.bring] if shape.n_experts else []
     return found
+
+
+def _streamed(
+    gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, store: Store, model: Any,
+    loading: Callable[[int, int], None],
+) -> Stream:  # fmt: skip
+    experts = ModelFacts.of(gguf, shape).experts
+    slots = least_slots(experts) if experts else 0  # the plan counts them to the ring
+    ring_bytes = chosen.ring_bytes - slots if options.ring_bytes is None else options.ring_bytes
+    stream = place_streamed(store, chosen.pinned_bytes, ring_bytes, loading)
+    if experts:
+        n_bytes = chosen.expert_cache_bytes + slots if options.expert_bytes is None else options.expert_bytes
+        layers = [layer.experts.parts for layer in model.layers]
+        model.cache = stream.cache_experts(model.places, layers, store.base, n_bytes)
+        if options.heat_dir:
+            digest = model_digest(gguf)
+            model.cache.remember(Path(options.heat_dir, f"{digest[:32]}.json"), digest)
+        try:
+            model.cache.fill(loading)
+        except BaseException:
+            stream.close()
+            raise
+    return stream
 
 
 def _cpus(machine: Machine, threads: int) -> tuple[int, ...]:

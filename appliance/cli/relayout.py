@@ -20,8 +20,8 @@ from engine.gguf.scattered import PREFIX
 from engine.relayout.back import write_back
 from engine.relayout.copy import copy_bytes, write_copy
 from engine.relayout.forecast import Reads, forecast
-from engine.relayout.heat import Heat, even_heat, read_heat
 from engine.relayout.order import ExpertLayer, expert_layers, n_used, ordered
+from engine.weights.heat import Heat, even_heat, read_heat
 
 NAME = "relayout"
 HELP = "a copy of a model whose experts lie together on disk, and back"

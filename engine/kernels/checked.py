@@ -14,7 +14,7 @@ from numba import types
 
 from engine.kernels.jit import kernel
 from engine.kernels.regions import ADDRESS, BLOCK, OUTSIDE, RECORD_AT, RUBBISH, SIZE, TABLE, WHO, ZEROS
-from engine.kernels.runner import BARRIER, LAYER_MARK, RECORD, TILE_BARRIER, meet
+from engine.kernels.runner import BARRIER, LAYER_MARK, RECORD, SKIP, TILE_BARRIER, left_out, meet
 from engine.kernels.simd import ld_i64, st_i64
 from engine.kernels.step import ERROR, LAYER, N_ROWS, REPLICATE
 from engine.kernels.sync import atomic_add, atomic_load, atomic_store, invoke_op
@@ -64,15 +64,19 @@ def replay_checked(tid, nth, job, sy):
     """As runner._replay; whoever meets a fault of its own names the op and has the step stop."""
     records, n, st, block = ld_i64(job), ld_i64(job + 8), ld_i64(job + 16), ld_i64(job + 56)
     many = ld_i64(st + N_ROWS) > REPLICATE
-    for i in range(n):
+    i = 0
+    while i < n:
         o = records + i * RECORD
         code = ld_i64(o)
+        i += 1
         if code == BARRIER or (code == TILE_BARRIER and many):
             if meet(sy, nth, st) != 0:
                 return
         elif code == LAYER_MARK:
             if tid == 0:
                 atomic_add(st + LAYER, 1)
+        elif code == SKIP:
+            i += left_out(o)
         elif code != TILE_BARRIER:
             invoke_op(code, o, tid, nth, st)
             if atomic_load(block + WHO) == thread_self() and ld_i64(block + RECORD_AT) == 0:

@@ -11,7 +11,8 @@
 Words 5 and 8 of gate_up are addresses of f32 or q32 acts; bit 0 is set for q32 (acts lie on 64-byte lines).
 
 A slot is one row with one of its experts. Slots are sorted by expert, so each expert's hidden rows and acts lie
-together; its input rows do not: they are gathered, unless they happen to be neighbours. Results join x in the order of
+together; its input rows do not: they are gathered, unless they happen to be neighbours. An expert that is still being
+read (places.py) is waited for when it is come to; gate_up begins with those that are there. Results join x in order of
 the experts, one chain per element, x = fma(weight, result, x): `down` hands out columns and takes the experts of each
 one after the other, so nothing depends on threads or on the other rows, and no [slots][k] results (33 MB for 512 rows
 of Qwen3-30B) are kept.
@@ -23,8 +24,8 @@ from engine.kernels.gated import HIDDEN, silu_times
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import TOKENS
 from engine.kernels.matmul import scratch_bytes as product_bytes
-from engine.kernels.places import DOWN, GATE, UP, place
-from engine.kernels.route import SLOT, expert_of, first_slot, n_needed, row_of
+from engine.kernels.places import DOWN, GATE, UP, has_come, place
+from engine.kernels.route import SLOT, expert_of, first_slot, in_turn, n_needed, row_of
 from engine.kernels.simd import bc_f32x8, fma_f32x8, ld_f32x8, ld_i8x16, ld_i8x32, ld_i64, st_f32x8, st_i8x16, st_i8x32
 from engine.kernels.step import N_ROWS
 from engine.kernels.sync import invoke_matmul
@@ -74,7 +75,7 @@ def _product(body, w, act, T, t, n, blocks, y, p0, p1, scratch):
 
 @op
 def gate_up(o, tid, nth, st):
-    """silu(gate x) * (up x) of every slot. Units: 64 hidden rows of one expert, experts ascending."""
+    """silu(gate x) * (up x) of every slot. Units: 64 hidden rows of one expert, expert after expert."""
     needed, slots, places, T = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(st + N_ROWS)
     gate_act, up_act, k, n_ff = ld_i64(o + 40), ld_i64(o + 64), ld_i64(o + 80), ld_i64(o + 88)
     out, gate = ld_i64(o + 96), ld_i64(o + 104) + tid * ld_i64(o + 112)
@@ -88,9 +89,11 @@ def gate_up(o, tid, nth, st):
         if u == end:
             break
         for unit in range(u, end):
-            i, column = unit // chunks, unit % chunks * HIDDEN
+            i, column = in_turn(needed, unit // chunks), unit % chunks * HIDDEN
             p0, p1 = column // 8, min(column + HIDDEN, n_ff) // 8
             expert, last = expert_of(needed, i), first_slot(needed, i + 1)
+            if not has_come(places, expert, GATE, tid, st) or not has_come(places, expert, UP, tid, st):
+                return
             gate_w, up_w = place(places, expert, GATE), place(places, expert, UP)
             for s in range(first_slot(needed, i), last, GROUP):
                 n = min(GROUP, last - s)
@@ -115,12 +118,12 @@ def slot_acts(o, tid, nth, st):
     """Hidden rows of slots to activations."""
     x, k, plain, blocks = ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32), ld_i64(o + 40)
     scratch = ld_i64(o + 48) + tid * ld_i64(o + 56)
-    n = first_slot(ld_i64(o + 8), n_needed(ld_i64(o + 8)))
+    begin, n = first_slot(ld_i64(o + 8), 0), first_slot(ld_i64(o + 8), n_needed(ld_i64(o + 8)))
     while True:
-        s, end = take(ld_i64(o + 120), n, nth, ROWS, n)
+        s, end = take(ld_i64(o + 120), n - begin, nth, ROWS, n)
         if s == end:
             break
-        for slot in range(s, end):
+        for slot in range(begin + s, begin + end):
             copy(x + slot * k * 4, k, scratch)
             emit(scratch, k, plain, blocks, n, slot)
 
@@ -149,6 +152,8 @@ def down(o, tid, nth, st):
             break
         p0, p1 = 2 * q0, min(2 * q1, k // 8)
         for i in range(count):
+            if not has_come(places, expert_of(needed, i), DOWN, tid, st):
+                return
             w, last = place(places, expert_of(needed, i), DOWN), first_slot(needed, i + 1)
             for s in range(first_slot(needed, i), last, TOKENS):
                 end = min(s + TOKENS, last)

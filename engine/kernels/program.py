@@ -5,14 +5,15 @@ block. Addresses are plain integers and a wrong one is a segmentation fault, so 
 of what it names through `Buffer`s and their sizes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from engine.kernels.jit import Kernel
 from engine.kernels.regions import live
-from engine.kernels.runner import BARRIER, LAYER_MARK, RECORD, TILE_BARRIER
+from engine.kernels.runner import BARRIER, LAYER_MARK, RECORD, SKIP, TILE_BARRIER
 from engine.kernels.step import N_ROWS
 
 Word = int | float
@@ -98,6 +99,15 @@ class Program:
     def tile_barrier(self) -> None:
         """They meet when the step has more rows than each thread keeps copies of (step.REPLICATE)."""
         self._meet(TILE_BARRIER)
+
+    @contextmanager
+    def only_above(self, address: int, number: int) -> Iterator[None]:
+        """The ops recorded inside run when the word at `address` is greater than `number` as the threads come there: an
+        op before the last barrier may set it, the next one that does must lie behind a later barrier."""
+        i = len(self._ops)
+        self._ops.append(Op(SKIP))
+        yield
+        self._ops[i] = Op(SKIP, (address, number, len(self._ops) - i - 1))
 
     def _meet(self, code: int) -> None:
         before = next((op.about for op in reversed(self._ops) if isinstance(op.code, Kernel)), NOWHERE)

@@ -13,14 +13,15 @@ import numpy as np
 from engine.kernels.disk import SHORT
 from engine.kernels.program import Buffer
 from engine.kernels.ring import (
-    BUSY_NS, BYTES, FAULT, RING_BYTES, WAIT_NS, drain, nudge, post_one, read_on, release, send_home, wait_read,
+    BUSY_NS, BYTES, FAULT, RING_BYTES, WAIT_NS, await_all, drain, nudge, post_one, read_on, release, send_home,
+    wait_read,
 )  # fmt: skip
 
 N_READERS = 4
 """One leaves a third of a fast disk unused, more than four bring nothing (measured: 0.96, 1.13, 1.36, 1.25, 1.40 GB/s
 with 1, 2, 4, 8 and 16). Python threads that read reach 0.65 to 1.07 tokens/s where these reach 3.4, as soon as any
 other Python thread runs: the GIL decides."""
-KERNELS = (read_on, post_one, nudge, drain, send_home, wait_read, release)
+KERNELS = (read_on, post_one, nudge, drain, await_all, send_home, wait_read, release)
 PATIENCE_S = 5.0
 
 
@@ -47,6 +48,10 @@ class Readers:
         """Forget what nobody reads yet, wait for what is being read; while no step runs. A disk that never answers
         holds this up for ever, as its reader cannot be called back and would write into memory later."""
         drain(self.ring)
+
+    def finish(self) -> None:
+        """Wait for all that was posted; while no step runs."""
+        await_all(self.ring)
 
     def take_fault(self) -> str:
         """What the first failed read met, in words, and forget it; empty if none failed."""

@@ -183,6 +183,15 @@ def send_home(ring):
     futex(SYS_FUTEX, ring + PUBLISHED, WAKE_PRIVATE, EVERYBODY, 0)
 
 
+@inner
+def _until_all(ring):
+    while True:
+        news = atomic_load(ring + NEWS)
+        if atomic_load(ring + FINISHED) == atomic_load(ring + PUBLISHED):
+            return
+        _sleep(ring, news)
+
+
 @kernel(1)
 def drain(ring):
     """Take back what no reader has begun and wait for the rest, while nobody posts."""
@@ -192,8 +201,10 @@ def drain(ring):
             break
         if atomic_swap(ring + TAKEN, taken, taken + 1) == taken:
             atomic_add(ring + FINISHED, 1)
-    while True:
-        news = atomic_load(ring + NEWS)
-        if atomic_load(ring + FINISHED) == atomic_load(ring + PUBLISHED):
-            return
-        _sleep(ring, news)
+    _until_all(ring)
+
+
+@kernel(1)
+def await_all(ring):
+    """Until all that was posted is read, while nobody posts."""
+    _until_all(ring)

@@ -5,8 +5,9 @@
     group record    1 chosen   2 n_experts   3 n_used   4 needed   5 slots   6 scratch i64 [n_experts]
 
     chosen   [rows][n_used] of SLOT bytes: i64 expert, f32 weight; a row's experts ascend
-    needed   i64 how many, 0, then for each expert that somebody needs, ascending: i64 expert, i64 its first slot; at
-             the end one more whose first slot is the number of slots
+    needed   i64 how many, i64 address of the order to begin them in (i64 [how many], 0: ascending), then for each
+             expert that somebody needs, ascending: i64 expert, i64 its first slot; at the end one more whose first slot
+             is the number of slots
     slots    [rows * n_used] of SLOT bytes: i64 row, f32 weight; by expert, then by row
 
 Weights are softmax(logits) of the n_used greatest (of equal ones the lower expert first), divided by their sum where
@@ -29,6 +30,13 @@ def needed_bytes(n_experts: int) -> int:
 @inner
 def n_needed(needed):
     return ld_i64(needed)
+
+
+@inner
+def in_turn(needed, i):
+    """Which of the needed ones to begin as the i-th."""
+    order = ld_i64(needed + 8)
+    return i if order == 0 else ld_i64(order + i * 8)
 
 
 @inner

@@ -20,6 +20,7 @@ from engine.kernels.sync import (
 
 RECORD = 128  # bytes of an op record: its address and fifteen words
 BARRIER, TILE_BARRIER, LAYER_MARK = 1, 2, 3  # in place of an address; TILE_BARRIER counts above REPLICATE rows only
+SKIP = 4  # record: 1 address of a word   2 number   3 ops to leave out unless the word is greater
 ARRIVED, GENERATION, JOB, QUIT, SLEEPERS, SPIN = 0, 64, 128, 192, 256, 320
 SYNC_BYTES = 512
 PAUSES = 64  # between two looks at the clock: one takes 15 ns on Zen, 45 on Intel, next to nothing on ARM
@@ -74,18 +75,28 @@ def meet(sy, nth, st):
 
 
 @inner
+def left_out(o):
+    """How many ops a SKIP leaves out; all threads must find the same."""
+    return 0 if ld_i64(ld_i64(o + 8)) > ld_i64(o + 16) else ld_i64(o + 24)
+
+
+@inner
 def _replay(tid, nth, job, sy):
     records, n, st = ld_i64(job), ld_i64(job + 8), ld_i64(job + 16)
     many = ld_i64(st + N_ROWS) > REPLICATE
-    for i in range(n):
+    i = 0
+    while i < n:
         o = records + i * RECORD
         code = ld_i64(o)
+        i += 1
         if code == BARRIER or (code == TILE_BARRIER and many):
             if meet(sy, nth, st) != 0:
                 return
         elif code == LAYER_MARK:
             if tid == 0:
                 atomic_add(st + LAYER, 1)
+        elif code == SKIP:
+            i += left_out(o)
         elif code != TILE_BARRIER:
             invoke_op(code, o, tid, nth, st)
     meet(sy, nth, st)

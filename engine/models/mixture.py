@@ -1,7 +1,8 @@
 """Records a mixture of experts: router, choice, the chosen experts. Not here: attention, norms (parts.py), the loops.
 
-All layers share the buffers. Every extent that an op touches is asserted here, once, at load. An op that moves experts
-about (a cache) has its place behind `group`: from there to the end of `down` the list of needed experts stands.
+All layers share the buffers. Every extent that an op touches is asserted here, once, at load. A cache of experts is
+asked behind `group` and, where it is small, once more for each further wave of experts; a step leaves out the waves
+that it does not need.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,11 @@ import numpy as np
 
 from engine.kernels import experts, route
 from engine.kernels.act import act_bytes
+from engine.kernels.fetch import fetch
 from engine.kernels.places import DOWN, GATE, UP, Places
 from engine.kernels.program import Buffer, Work
 from engine.models.parts import CHUNK, Act, Parts
+from engine.weights.experts import ExpertCache
 from engine.weights.tensor import ExpertMatrix, Matrix
 
 
@@ -27,16 +30,24 @@ class ExpertLayer:
     down: ExpertMatrix
 
     @property
+    def parts(self) -> tuple[ExpertMatrix, ExpertMatrix, ExpertMatrix]:
+        """Gate, up and down."""
+        return self.gate, self.up, self.down
+
+    @property
     def expert_bytes(self) -> int:
         """Gate, up and down of one expert."""
-        return self.gate.n_bytes + self.up.n_bytes + self.down.n_bytes
+        return sum(m.n_bytes for m in self.parts)
 
 
 class Mixture:
-    """Buffers for steps of `parts`, n_used experts a row; `record` adds the ops of one layer."""
+    """Buffers for steps of `parts`, n_used experts a row; `record` adds the ops of one layer. With a `cache` the
+    experts lie in its slots, else where their matrices are placed."""
 
-    def __init__(self, parts: Parts, places: Places, layers: Sequence[ExpertLayer], n_used: int) -> None:
-        self.parts, self.places, self.n_used = parts, places, n_used
+    def __init__(
+        self, parts: Parts, places: Places, layers: Sequence[ExpertLayer], n_used: int, cache: ExpertCache | None = None
+    ) -> None:
+        self.parts, self.places, self.n_used, self.cache = parts, places, n_used, cache
         self.n_experts, self.n_ff = layers[0].gate.count, layers[0].gate.n
         n_slots, rows, n_embd = parts.max_rows * n_used, parts.max_rows, parts.shape.n_embd
         assert 0 < n_used <= self.n_experts == places.n_experts, (n_used, self.n_experts, places.n_experts)
@@ -44,6 +55,9 @@ class Mixture:
         self.scores = parts.keep(Buffer(rows * self.ld_scores * 4))
         self.chosen = parts.keep(Buffer(n_slots * route.SLOT))
         self.needed = parts.keep(Buffer(route.needed_bytes(self.n_experts)))
+        # What the experts' ops go by: of a wave, or of all at once.
+        self.wave = parts.keep(Buffer(route.needed_bytes(self.n_experts))) if cache else self.needed
+        self.order = parts.keep(Buffer(2 * self.n_experts * 8)) if cache else None
         self.slots = parts.keep(Buffer(n_slots * route.SLOT))
         self.counts = parts.keep(Buffer(self.n_experts * 8))
         self.hidden = parts.keep(Buffer(n_slots * self.n_ff * 4))
@@ -62,7 +76,6 @@ class Mixture:
         for m, k, n in ((w.gate, n_embd, self.n_ff), (w.up, n_embd, self.n_ff), (w.down, self.n_ff, n_embd)):
             assert (m.whole.k, m.n, m.count) == (k, n, self.n_experts) and m.n % 8 == 0, (m.whole.name, k, n)
         assert parts.x.n_bytes >= parts.max_rows * n_embd * 4 and act.k == n_embd, (act.k, n_embd)
-        self._fill(layer, w)
         parts.matmul(w.router, act, self.scores, self.ld_scores)
         program.barrier()
         program.add(
@@ -74,15 +87,21 @@ class Mixture:
             route.group, self.chosen.address, self.n_experts, self.n_used, self.needed.address, self.slots.address,
             self.counts.address,
         )  # fmt: skip
+        if self.cache is None:
+            self._fill(layer, w)
+            program.barrier()
+            self._halves(layer, w, act)
+            return
+        self._fetch(self.cache, layer, 0)
         program.barrier()
-        self._first_half(layer, w, act)
-        program.barrier()
-        program.add(
-            experts.slot_acts, self.needed.address, self.hidden.address, self.n_ff, *self.act.addresses,
-            self.scratch.address, self.scratch_bytes, counter=True,
-        )  # fmt: skip
-        program.barrier()
-        self._second_half(layer, w)
+        self._halves(layer, w, act)
+        most = min(self.n_experts, parts.max_rows * self.n_used)
+        for wave in range(1, self.cache.most_waves(layer, most)):
+            with program.only_above(self.cache.waves_at, wave):
+                program.barrier()
+                self._fetch(self.cache, layer, wave)
+                program.barrier()
+                self._halves(layer, w, act)
 
     def _fill(self, layer: int, w: ExpertLayer) -> None:
         for part, m in ((GATE, w.gate), (UP, w.up), (DOWN, w.down)):
@@ -91,11 +110,27 @@ class Mixture:
             else:
                 self.places.fill(layer, part, m.whole.address, m.n_bytes)
 
+    def _fetch(self, cache: ExpertCache, layer: int, wave: int) -> None:
+        assert self.order is not None
+        self.parts.program.add(
+            fetch, cache.address, cache.layer(layer), self.needed.address, self.wave.address, self.order.address, wave
+        )
+
+    def _halves(self, layer: int, w: ExpertLayer, act: Act) -> None:
+        self._first_half(layer, w, act)
+        self.parts.program.barrier()
+        self.parts.program.add(
+            experts.slot_acts, self.wave.address, self.hidden.address, self.n_ff, *self.act.addresses,
+            self.scratch.address, self.scratch_bytes, counter=True,
+        )  # fmt: skip
+        self.parts.program.barrier()
+        self._second_half(layer, w)
+
     def _first_half(self, layer: int, w: ExpertLayer, act: Act) -> None:
         gate, up = w.gate.whole, w.up.whole
         marked = [act.of(m) | (m.act == "q32") for m in (gate, up)]
         self.parts.program.add(
-            experts.gate_up, self.needed.address, self.slots.address, self.places.layer(layer),
+            experts.gate_up, self.wave.address, self.slots.address, self.places.layer(layer),
             gate.body, marked[0], gate.blocks, up.body, marked[1], up.blocks, gate.k, self.n_ff, self.hidden.address,
             self.scratch.address, self.scratch_bytes, counter=True,
             work=self._work(w.gate, w.up),
@@ -104,7 +139,7 @@ class Mixture:
     def _second_half(self, layer: int, w: ExpertLayer) -> None:
         down = w.down.whole
         self.parts.program.add(
-            experts.down, self.needed.address, self.slots.address, self.places.layer(layer), down.body,
+            experts.down, self.wave.address, self.slots.address, self.places.layer(layer), down.body,
             self.act.of(down), down.blocks, w.down.n, self.parts.x.address, CHUNK // down.panel_bytes,
             self.scratch.address, self.scratch_bytes, counter=True, work=self._work(w.down),
         )  # fmt: skip

@@ -16,6 +16,7 @@ from engine.kernels.step import N_OUT
 from engine.models.mixture import ExpertLayer, Mixture
 from engine.models.parts import Parts, rotation
 from engine.models.shape import DecoderShape
+from engine.weights.experts import ExpertCache
 from engine.weights.store import Store
 from engine.weights.tensor import Matrix, Vector
 
@@ -59,7 +60,8 @@ class Layer:
 class Model:
     """Claims its tensors by name; `record` writes the forward pass down once they are placed.
 
-    `places` says where each expert lies; recording fills it for experts that lie in the file's order.
+    `places` says where each expert lies; recording fills it for experts that lie in the file's order, a `cache` that is
+    set before as it reads them.
     """
 
     def __init__(self, shape: DecoderShape, store: Store) -> None:
@@ -72,6 +74,7 @@ class Model:
         )
         self.rope_factors = store.floats("rope_freqs.weight")
         self.places = Places(shape.n_layers, shape.n_experts)
+        self.cache: ExpertCache | None = None
 
     def record(self, parts: Parts) -> None:
         """The forward pass of a step, up to the tokens of its output rows."""
@@ -83,7 +86,7 @@ class Model:
         acts += [m for w in mixtures for m in (w.router, w.gate.whole, w.up.whole)]
         normed = parts.act(s.n_embd, *acts, self.output)
         attended = parts.act(n_q, *(w.o for w in self.layers))
-        mixture = Mixture(parts, self.places, mixtures, s.n_used)
+        mixture = Mixture(parts, self.places, mixtures, s.n_used, self.cache)
         parts.embed(self.embedding)
         for i, w in enumerate(self.layers):
             parts.norm(w.attn_norm, normed)

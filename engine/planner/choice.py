@@ -6,7 +6,6 @@ Without a number of the user's, less context is better than no start, or than we
 from typing import Generic, NamedTuple, TypeVar
 
 from engine.cache.layout import PAGE, whole_pages
-from engine.footprint import ModelFacts
 from engine.planner.needs import Needs
 
 DEFAULT_CTX = 8192
@@ -15,8 +14,6 @@ ENOUGH_CTX = 2048
 LEAST_CTX = 512
 # Of the budget, the part that a stream's cache may take: its every MiB is a MiB less pinned.
 STREAM_KV_SHARE = 10
-# Not before the loader has a cache of them.
-CAN_STREAM_EXPERTS = False
 
 T = TypeVar("T", int, str)
 
@@ -27,11 +24,6 @@ class Choice(NamedTuple, Generic[T]):
     value: T
     reason: str
     provenance: str = "policy"
-
-
-def can_stream(facts: ModelFacts) -> bool:
-    """Whether the loader can read such a model past its map."""
-    return facts.experts is None or CAN_STREAM_EXPERTS
 
 
 class Choices:
@@ -48,8 +40,7 @@ class Choices:
         """The load mode that is left when memory is short: what needs least, and of equals what is faster."""
         if self.asked == "stream":
             return "stream"
-        modes = ("stream", "mmap") if can_stream(self.needs.facts) else ("mmap",)
-        return min(modes, key=lambda mode: self.needs.least(mode, n_ctx))
+        return min(("stream", "mmap"), key=lambda mode: self.needs.least(mode, n_ctx))
 
     def context(self) -> Choice[int]:
         asked, trained = self.needs.request.n_ctx, self.needs.shape.n_ctx_train
@@ -83,6 +74,6 @@ class Choices:
             return Choice(self.asked, "asked for", "operator")
         if self.needs.least("resident", n_ctx) <= self.budget:
             return Choice("resident", "weights, KV cache and engine fit: the fastest layout")
-        if can_stream(self.needs.facts) and self.needs.least("stream", n_ctx) <= self.budget:
+        if self.needs.least("stream", n_ctx) <= self.budget:
             return Choice("stream", "not all weights fit: what does is kept, the rest is read in large blocks")
         return Choice(self.last_mode(n_ctx), "a copy of the weights would not fit, the file's own pages may go")

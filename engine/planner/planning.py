@@ -9,7 +9,7 @@ from engine.footprint import API_BYTES, WORKER_BYTES, ModelFacts, worker_bytes
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 from engine.models.shape import DecoderShape
-from engine.planner.choice import Choice, Choices, T, can_stream
+from engine.planner.choice import Choice, Choices, T
 from engine.planner.forecast import Forecast, forecast
 from engine.planner.needs import Needs
 from engine.planner.residency import Residency, residency
@@ -31,11 +31,6 @@ def assess(facts: ModelFacts, machine: Machine, request: PlanRequest, freed_byte
     """The plan, also of what does not fit: verdict NO then. `freed_bytes` is what a worker that will be stopped first
     gives back. UsageError for a request nobody can meet."""
     _check(facts.shape, request)
-    if request.load_mode == "stream" and not can_stream(facts):
-        raise UsageError(
-            f"{quoted(facts.name, 120)} has experts, which load_mode stream cannot read yet; use mmap or auto",
-            param="load_mode",
-        )
     return _Planner(facts, machine, request, freed_bytes).plan()
 
 

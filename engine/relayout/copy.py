@@ -17,10 +17,10 @@ from engine.gguf.layout import padded, quoted
 from engine.gguf.reader import GgufFile, TensorInfo, Value, read_gguf
 from engine.gguf.scattered import HEADER, PREFIX
 from engine.gguf.writer import Tensor, write_gguf
-from engine.relayout.heat import Heat
 from engine.relayout.order import ALIGNMENT, Piece, expert_layers, ordered
 from engine.relayout.source import Progress, Source, Stretch
 from engine.relayout.target import RelayoutFailed, counter, new_file, settled
+from engine.weights.heat import Heat
 
 VERSION = 1
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.gguf.layout import padded
-from engine.relayout.heat import Heat
 from engine.relayout.order import ALIGNMENT, ExpertLayer
+from engine.weights.heat import Heat
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from engine.errors import BadModelFile, UnsupportedModel, UsageError
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, TensorInfo
 from engine.gguf.scattered import is_scattered
-from engine.relayout.heat import Heat
+from engine.weights.heat import Heat
 
 PARTS = ("gate", "up", "down")
 ALIGNMENT = 4096  # what a direct read needs on any disk

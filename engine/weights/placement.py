@@ -47,6 +47,17 @@ class Arena:
         live(self, at, n_bytes)
         return at
 
+    def give_back(self, address: int, n_bytes: int) -> None:
+        """Whole pages of these bytes go back to the system; they read as zeros when they are used again."""
+        begin = int(np.frombuffer(self._map, np.uint8).ctypes.data)
+        start, end = -(-(address - begin) // PAGE) * PAGE, (address - begin + n_bytes) // PAGE * PAGE
+        if end > start:
+            self._map.madvise(mmap.MADV_DONTNEED, start, end - start)
+
+    def populate(self) -> None:
+        """Have all of it in memory now."""
+        np.frombuffer(self._map, np.uint8)[:: mmap.PAGESIZE] = 0
+
 
 def place_resident(store: Store, threads: int, on_progress: Callable[[int, int], None]) -> Arena:
     """Pack every matrix into a new arena; on_progress(bytes done, of all)."""

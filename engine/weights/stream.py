@@ -6,7 +6,8 @@
 A chunk has one slot for ever and a slot is passed on from chunk to chunk: when the last thread is done with one, the
 slot's next is posted, also over the border of a step. So the program names fixed addresses, and the readers run ahead
 as far as the ring is long, over matrices, layers and tokens. What a step that was left leaves behind is forgotten: the
-next one begins with an empty ring. Norms are copied, rows of the embedding are read one by one.
+next one begins with an empty ring. Norms are copied, rows of the embedding are read one by one, experts have a cache of
+their own (experts.py).
 
 Not here: the threads that read (kernels/readers.py), the waiting (kernels/ring.py), how much is pinned (planner.py).
 """
@@ -25,9 +26,11 @@ import numpy as np
 from engine.kernels import ring
 from engine.kernels.disk import BLOCK
 from engine.kernels.pack import pack_panels
+from engine.kernels.places import Places
 from engine.kernels.program import Buffer
 from engine.kernels.readers import N_READERS, Readers
 from engine.kernels.regions import live
+from engine.weights.experts import ExpertCache, ExpertParts
 from engine.weights.origin import ALIGNED, Origin
 from engine.weights.pinning import SLACK, Cut, Extent, Split, split
 from engine.weights.placement import GAP, Arena
@@ -35,13 +38,16 @@ from engine.weights.store import Store
 from engine.weights.tensor import Matrix, Span, Visit
 
 WORD = 8
+HEAT_S = 60.0  # between two writings of the heat: 60 KB, 5 ms
 
 
 class Stream:
-    """What is read for every step. `split` says how much; `begin` before a step, `end` after it."""
+    """What is read for every step. `split` says how much; `begin` before a step, `end` after it. `experts` is the cache
+    of a mixture's experts."""
 
     def __init__(self, origin: Origin, plan: Split, keep: Sequence[Arena | Buffer]) -> None:
         self.origin, self.split, self._keep = origin, plan, keep
+        self.experts: ExpertCache | None = None
         self.readers = Readers()
         self._slot_bytes = -(-(plan.chunk_bytes + SLACK) // BLOCK) * BLOCK
         self._slots = Arena(plan.n_slots * self._slot_bytes + BLOCK)
@@ -74,9 +80,16 @@ class Stream:
     def _request(self, i: int) -> int:
         return self._requests.address + i * ring.REQUEST
 
-    def begin(self) -> None:
-        """Before a step: start the readers where the program begins, unless they run ahead already."""
+    def cache_experts(self, places: Places, layers: Sequence[ExpertParts], base: int, n_bytes: int) -> ExpertCache:
+        """Experts of these layers go through a cache of n_bytes; `base` is the address that the file is mapped to."""
+        self.experts = ExpertCache(self.origin, self.readers, places, layers, base, n_bytes)
+        return self.experts
+
+    def begin(self, n_rows: int = 1) -> None:
+        """Before a step of n_rows rows: start the readers where the program begins, unless they run ahead already."""
         assert self._n_visits == self.n_chunks, "each chunk is used once in a program"
+        if self.experts:
+            self.experts.begin(n_rows)
         if not self._is_running:
             self._is_running = True
             for i in range(min(self.split.n_slots, self.n_chunks)):
@@ -91,17 +104,26 @@ class Stream:
         self.readers.drain()
         words = self._requests.view(np.int64).reshape(-1, ring.REQUEST // WORD)
         words[:, ring.STATE // WORD] = words[:, ring.DONE // WORD] = 0
+        if self.experts:
+            self.experts.end(is_whole, not complaint)
         fault = self.readers.take_fault()
         if complaint:
             return f"{complaint} while it was in use; load it again"
         return f"reading the model file {self.origin.path.name} failed: {fault}" if fault else ""
+
+    def rest(self) -> None:
+        """Between two texts: what is worth keeping, not too often."""
+        if self.experts:
+            self.experts.save(HEAT_S)
 
     def cancel(self) -> None:
         """Wake a step that waits for the disk, after its cancel word was set."""
         self.readers.nudge()
 
     def close(self) -> None:
-        """End the readers and close the file; memory that a read which never returns may write to stays."""
+        """Keep the heat, end the readers, close the file; memory that a read which never returns may write to stays."""
+        if self.experts:
+            self.experts.save()
         if self.readers.stop():
             self.origin.close()
         else:
@@ -116,7 +138,7 @@ def place_streamed(
 ) -> Stream:
     """Pin and pack what stays, describe the rest; on_progress(bytes done, of all). BadModelFile when reading fails."""
     origin = Origin(store.gguf.path, store.gguf.n_bytes)
-    matrices = [m for m in store.matrices if "_exps" not in m.name]  # experts stay in the mapped file
+    matrices = [m for m in store.matrices if "_exps" not in m.name]  # experts have a cache
     plan = split([Extent(m.name, m.panel_bytes, m.n // 8) for m in matrices], pinned_bytes, ring_bytes)
     try:
         keep = _pin(store, matrices, origin, plan, on_progress)

@@ -164,3 +164,39 @@ def test_an_idle_team_sleeps():
     assert time.process_time() - before < 0.2
     assert team.run(recorded, 2)
     team.stop()
+
+
+@op
+def store_next(o, tid, nth, st):
+    """The word at record word 1 becomes the next of the list at record word 2, whose place is word 3."""
+    if tid == 0:
+        st_i64(ld_i64(o + 8), ld_i64(ld_i64(o + 16) + ld_i64(ld_i64(o + 24)) * 8))
+        st_i64(ld_i64(o + 24), ld_i64(ld_i64(o + 24)) + 1)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_ops_that_a_step_does_not_need_are_left_out_by_all_threads(n_threads: int, is_timed: bool) -> None:
+    """Three stretches, each recorded four times over: how often it runs is known when the threads come there."""
+    wanted, done, word, at = Buffer(24), Buffer(8 * 12), Buffer(8), Buffer(8)
+    program = Program()
+    for i in range(3):
+        program.add(store_next, word.address, wanted.address, at.address)
+        program.barrier()
+        for j in range(4):
+            with program.only_above(word.address, j):
+                program.barrier()
+                program.add(count_units, done.address + (4 * i + j) * 8, 1, counter=True)
+                program.barrier()
+        program.barrier()
+    recorded, team = program.finish(), Team(n_threads)
+    if is_timed:
+        team.start_timing()
+    for times in ([0, 1, 4], [4, 4, 4], [0, 0, 0], [2, 3, 1]):
+        wanted.view(np.int64)[:] = times
+        done.view(np.int64)[:] = at.view(np.int64)[:] = 0
+        assert team.run(recorded, n_threads)
+        assert done.view(np.int64).reshape(3, 4).tolist() == [[int(j < n) for j in range(4)] for n in times]
+    if is_timed:
+        assert {row.op for row in team.stop_timing()} == {"store_next", "count_units", "barrier"}
+    team.stop()

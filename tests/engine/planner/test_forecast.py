@@ -8,7 +8,7 @@ from engine.budget import GIB, MIB, Machine, Rate
 from engine.footprint import Experts, ModelFacts
 from engine.gguf.reader import read_gguf
 from engine.models.shape import DecoderShape
-from engine.planner import Plan, PlanRequest, assess, choice
+from engine.planner import Plan, PlanRequest, assess
 from engine.planner.forecast import LAYER_S, disk_bytes, hit_share, read_share
 from engine.planner.residency import Residency
 from tests.tiny import tiny_llama
@@ -94,8 +94,7 @@ def test_a_map_that_does_not_fit_reads_all_of_it_for_each_token(tiny: ModelFacts
     assert planned(facts, 4 * GIB, "mmap").disk_bytes_per_token == 0
 
 
-def test_of_experts_what_a_token_needs_decides(tiny: ModelFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "CAN_STREAM_EXPERTS", True)
+def test_of_experts_what_a_token_needs_decides(tiny: ModelFacts) -> None:
     dense = sized(tiny, 300, 4.86, n_layers=24)
     facts = replace(dense, weights=dense.weights | {"experts": EXPERTS.n_bytes}, experts=EXPERTS)
     made = planned(facts, 2 * GIB)

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from engine.budget import MIB, Machine
-from engine.errors import UsageError
 from engine.footprint import Experts, ModelFacts, experts_of, kind_of
 from engine.gguf.reader import TensorInfo, read_gguf
 from engine.models.shape import DecoderShape
-from engine.planner import Plan, PlanRequest, assess, choice
+from engine.planner import Plan, PlanRequest, assess
 from engine.planner.residency import LEAST_RING_BYTES, RING_BYTES, Residency, least_slots, residency
 from engine.quants.registry import TYPES
 from tests.tiny import tiny_llama
@@ -93,10 +92,7 @@ def test_experts_come_after_what_every_token_reads(sparse: ModelFacts) -> None:
     assert short.stream_per_token == dense_bytes - short.pinned
 
 
-def test_a_cache_below_one_token_s_experts_is_told_that_it_never_hits(
-    sparse: ModelFacts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(choice, "CAN_STREAM_EXPERTS", True)
+def test_a_cache_below_one_token_s_experts_is_told_that_it_never_hits(sparse: ModelFacts) -> None:
     made = planned(sparse, 2 * GIB, expert_cache=300 * MIB)
     assert made.expert_cache_bytes == 300 * MIB
     assert "can never hit" in made.warnings[0] and "485 MiB; give it that or 0" in made.warnings[0]
@@ -124,8 +120,5 @@ def test_nothing_is_streamed_in_other_modes(tmp_path: Path, dense: ModelFacts) -
     assert (made.pinned_bytes, made.ring_bytes, made.expert_cache_bytes, made.stream_bytes_per_token) == (0, 0, 0, 0)
 
 
-def test_until_experts_are_cached_they_are_mapped(sparse: ModelFacts) -> None:
-    small = Machine(2 * GIB, None, 2, (0, 1), None)
-    assert assess(sparse, small, PlanRequest(1024)).load_mode == "mmap"
-    with pytest.raises(UsageError, match="load_mode stream cannot read yet"):
-        planned(sparse, 2 * GIB)
+def test_a_mixture_that_does_not_fit_streams(sparse: ModelFacts) -> None:
+    assert assess(sparse, Machine(2 * GIB, None, 2, (0, 1), None), PlanRequest(1024)).load_mode == "stream"

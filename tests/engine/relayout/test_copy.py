@@ -14,9 +14,9 @@ from engine.relayout import copy as copying
 from engine.relayout import target
 from engine.relayout.back import write_back
 from engine.relayout.copy import copy_bytes, write_copy
-from engine.relayout.heat import even_heat
 from engine.relayout.order import ALIGNMENT, PARTS, expert_layers, ordered
 from engine.relayout.target import RelayoutFailed
+from engine.weights.heat import even_heat
 from tests.engine.relayout.moe_file import moe_file
 from tests.tiny import tiny_llama
 

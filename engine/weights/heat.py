@@ -1,9 +1,13 @@
-"""How often each expert was used, as a recorded file tells it. Not here: recording, what is done about it.
+"""How often each expert was used, in a file: recorded while a model runs, read by the next run and by relayout.
 
     {"model_digest": "…", "layers": [[heat of expert 0, 1, …] for each layer with experts]}      heat: any number ≥ 0
+
+Not here: counting (kernels/fetch.py), what is done about it.
 """
 
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import UsageError
@@ -11,6 +15,7 @@ from engine.gguf.layout import quoted
 
 Heat = list[list[float]]
 MOST_BYTES = 64 << 20
+KEPT = 0.5  # what heat of an earlier run is worth: what is asked now counts more
 
 
 def read_heat(path: Path, n_layers: int, n_experts: int, digest: str) -> Heat:
@@ -43,3 +48,27 @@ def even_heat(n_layers: int, n_experts: int) -> Heat:
 
 def _is_heat(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e300
+
+
+def kept_heat(path: Path, n_layers: int, n_experts: int, digest: str) -> Heat | None:
+    """What an earlier run of this model has left, worth half of what it was; None if there is nothing to be used."""
+    try:
+        found = read_heat(path, n_layers, n_experts, digest)
+    except UsageError:  # of another model with the same name, damaged, or not there yet: it is only heat
+        return None
+    return [[KEPT * value for value in row] for row in found]
+
+
+def write_heat(path: Path, heat: Heat, digest: str) -> bool:
+    """Keep it for the next run, whole or not at all; False when the disk does not want it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    layers = [[round(value, 4) for value in row] for row in heat]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps({"model_digest": digest, "layers": layers}))
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        return False
+    return True

@@ -1,12 +1,13 @@
 """Heat files: the right one is read, everything else is one sentence."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from engine.errors import UsageError
-from engine.relayout.heat import read_heat
+from engine.weights.heat import kept_heat, read_heat, write_heat
 
 GOOD = {"model_digest": "d", "layers": [[1, 2.5, 0], [0, 0, 7]]}
 
@@ -45,3 +46,17 @@ def test_every_other_file_is_refused_in_one_sentence(tmp_path: Path, text: str, 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: no such file"):
         read_heat(tmp_path / "heat.json", 2, 3, "d")
+
+
+def test_what_is_kept_is_worth_half_in_the_next_run(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "heat.json"
+    assert kept_heat(path, 2, 3, "d") is None
+    assert write_heat(path, [[1.0, 2.5, 0.0], [0.0, 0.0, 7.0]], "d")
+    assert kept_heat(path, 2, 3, "d") == [[0.5, 1.25, 0.0], [0.0, 0.0, 3.5]]
+    assert read_heat(path, 2, 3, "d")[0] == [1.0, 2.5, 0.0], "relayout reads the same file"
+    assert kept_heat(path, 2, 3, "of another model") is None and os.listdir(path.parent) == ["heat.json"]
+
+
+def test_heat_that_cannot_be_kept_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    assert not write_heat(tmp_path / "file" / "heat.json", [[1.0]], "d")
