@@ -21,6 +21,7 @@ from engine.kernels.vec import (
 AVX2 = ISA.has("avx2")
 FOUR = ISA.dots != "maddubs"  # one instruction sums four products in 32 bits
 BIASED = ISA.dots == "dpbusd"  # and takes weights without a sign: dot_i8 adds 128 * sum(x)
+IN_PLACE = BIASED  # weights may be fields of a byte that are not moved down: 0..255, and nothing saturates
 
 
 def _halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:

@@ -13,6 +13,10 @@ def _field(b: Any, v: Any, shift: Any, mask: Any) -> Any:
     return b.and_(b.bitcast(wide, i8x32.ir), splat(b, b.trunc(mask, I8), i8x32))
 
 
+def _kept(b: Any, v: Any, shift: Any, mask: Any) -> Any:
+    return b.and_(v, splat(b, b.trunc(b.shl(mask, shift), I8), i8x32))
+
+
 def _bits(b: Any, v: Any, shift: Any, mask: Any) -> Any:
     return b.and_(b.lshr(v, splat(b, b.trunc(shift, I32), i32x8)), splat(b, b.trunc(mask, I32), i32x8))
 
@@ -29,6 +33,7 @@ def _spread(b: Any, p: Any) -> Any:
 
 
 field = make(i8x32, (i8x32, i64, i64), _field)  # (v >> shift) & mask of each byte; shift + bits of mask <= 8
+kept = make(i8x32, (i8x32, i64, i64), _kept)  # the same, not moved: v & (mask << shift)
 up4 = make(i8x32, (i8x32,), lambda b, v: b.bitcast(b.shl(b.bitcast(v, i16x16.ir), const(i16x16, 4)), i8x32.ir))  # < 16
 bits = make(i32x8, (i32x8, i64, i64), _bits)  # (v >> shift) & mask of each word
 signed_byte = make(i32x8, (i32x8, i64), _signed_byte)  # byte k of each word as a number

@@ -4,10 +4,10 @@ Byte 4r + c of vector g is row r's column 4g + c. x is the address of an activat
 """
 
 from engine.kernels.act import LESS
-from engine.kernels.dots import dot_u4, dot_u5, hi4, lo4
-from engine.kernels.fields import field, up4
+from engine.kernels.dots import IN_PLACE, dot_u4, dot_u5, hi4, lo4
+from engine.kernels.fields import field, kept, up4
 from engine.kernels.jit import inner
-from engine.kernels.simd import ld_i8x32, or_i8x32
+from engine.kernels.simd import f32, ld_i8x32, mul_f32x8, or_i8x32, sp_f32x8
 from engine.kernels.wide import bc_i32, shl_i32
 
 
@@ -35,6 +35,28 @@ def field_vectors(p, shift, mask):
         field(v[0], shift, mask), field(v[1], shift, mask), field(v[2], shift, mask), field(v[3], shift, mask),
         field(v[4], shift, mask), field(v[5], shift, mask), field(v[6], shift, mask), field(v[7], shift, mask),
     )  # fmt: skip
+
+
+@inner
+def left(v, shift, mask):
+    """A field of each byte, left where it is if the CPU multiplies such: its sums are 1 << shift times too large."""
+    return kept(v, shift, mask) if IN_PLACE else field(v, shift, mask)
+
+
+@inner
+def left_vectors(p, shift, mask):
+    """256 bytes."""
+    v = eight_vectors(p)
+    return (
+        left(v[0], shift, mask), left(v[1], shift, mask), left(v[2], shift, mask), left(v[3], shift, mask),
+        left(v[4], shift, mask), left(v[5], shift, mask), left(v[6], shift, mask), left(v[7], shift, mask),
+    )  # fmt: skip
+
+
+@inner
+def scale_left(d, shift):
+    """The scale of such sums; exact, as their whole numbers stay below 2^24."""
+    return mul_f32x8(d, sp_f32x8(f32(1.0) / f32(1 << shift))) if IN_PLACE else d
 
 
 @inner

@@ -7,12 +7,11 @@ Per sub-block and row: acc = fma(dx, fma(d * sc, sum(q * x), -dmin * m * sum(x))
 scale. llama.cpp has one activation scale for all 256; ours are per 32, for accuracy and for one format of activations.
 """
 
-from engine.kernels.fields import field
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import f32, ld_i8x32, ld_u8, st_f32
 from engine.kernels.wide import zero_i32
 from engine.quants import k_scales
-from engine.quants.dot32 import dot_nibbles, field_vectors
+from engine.quants.dot32 import dot_nibbles, left, left_vectors, scale_left
 from engine.quants.joins import with_min
 from engine.quants.k_scales import HEAD, PANEL_HEAD, of_row, pack_head
 from engine.quants.panels import pack_words
@@ -20,12 +19,18 @@ from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 144, 1152, 8
-head, head_rows, scales, join = k_scales.head, k_scales.head_rows, k_scales.scales, with_min
+head, head_rows, join = k_scales.head, k_scales.head_rows, with_min
+
+
+@inner
+def scales(h, j):
+    d, m = k_scales.scales(h, j)
+    return scale_left(d, 4 * (j & 1)), m
 
 
 @inner
 def values(w, j):
-    return field_vectors(w + PANEL_HEAD + (j >> 1) * 256, 4 * (j & 1), 15)
+    return left_vectors(w + PANEL_HEAD + (j >> 1) * 256, 4 * (j & 1), 15)
 
 
 @inner
@@ -40,7 +45,7 @@ def total(v, _c, x):
 
 @inner
 def row_values(w, j):
-    return field(ld_i8x32(w + HEAD + (j >> 1) * 32), 4 * (j & 1), 15)
+    return left(ld_i8x32(w + HEAD + (j >> 1) * 32), 4 * (j & 1), 15)
 
 
 @inner

@@ -3,20 +3,20 @@
     file block   | 64 bytes: bits 2k, 2k + 1 of byte 32h + l = q[128h + 32k + l] | d f16 |
     panel block  | d[8] f16 | 2 x 8 vectors g of 32 bytes: byte 4r + c = row r's byte 32h + 4g + c |
 
-Per sub-block of 32 and row: acc = fma(d * dx, sum(q * x) - sum(x), acc), x int8 activations, dx their scale.
+Per sub-block of 32 and row: acc = fma(dx, fma(d, sum(q * x), -d * sum(x)), acc), x int8 activations, dx their scale.
 """
 
-from engine.kernels.fields import field
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import column_f16, f32, ld_f16, ld_f16x8, ld_i8x32, ld_u8, st_f32
-from engine.quants.dot32 import dot_nibbles, field_vectors, less
-from engine.quants.joins import plain
+from engine.kernels.wide import zero_i32
+from engine.quants.dot32 import dot_nibbles, left, left_vectors, scale_left
+from engine.quants.joins import with_min
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 66, 528, 8
-join = plain
+join = with_min
 
 
 @inner
@@ -30,28 +30,28 @@ def head_rows(w, stride):
 
 
 @inner
-def scales(h, _j):
-    return h
+def scales(h, j):
+    return scale_left(h[0], 2 * (j & 3)), h[0]
 
 
 @inner
 def values(w, j):
-    return field_vectors(w + 16 + (j >> 2) * 256, 2 * (j & 3), 3)
+    return left_vectors(w + 16 + (j >> 2) * 256, 2 * (j & 3), 3)
 
 
 @inner
-def start(like, x):
-    return less(like, x, 0)
+def start(like, _x):
+    return zero_i32(like)
 
 
 @inner
 def total(v, _c, x):
-    return dot_nibbles(start(v[0], x), v, x)
+    return dot_nibbles(zero_i32(v[0]), v, x)
 
 
 @inner
 def row_values(w, j):
-    return field(ld_i8x32(w + (j >> 2) * 32), 2 * (j & 3), 3)
+    return left(ld_i8x32(w + (j >> 2) * 32), 2 * (j & 3), 3)
 
 
 @inner

@@ -8,7 +8,7 @@ import numpy as np
 
 F32, I32 = np.float32, np.int32
 REFINE, FINE = F32(1.5), F32(254)
-WITH_MIN = ("Q4_1", "Q5_1", "Q4_K", "Q5_K")
+WITH_MIN = ("Q4_1", "Q5_1", "Q4_K", "Q5_K", "TQ2_0")
 
 
 def halves(raw: np.ndarray) -> np.ndarray:
@@ -51,7 +51,7 @@ def split(kind: str, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
     if kind == "TQ2_0":
         d = halves(raw[..., 64:66]).repeat(8, -1)
         q = raw[..., :64].reshape(*raw.shape[:2], 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
-        return d, np.zeros_like(d), flat(q.reshape(*raw.shape[:2], 8, 32).astype(I32)) - 1
+        return d, F32(0) - d, flat(q.reshape(*raw.shape[:2], 8, 32).astype(I32))
     d = halves(raw[..., 0:2])
     m = halves(raw[..., 2:4]) if kind in ("Q4_1", "Q5_1") else np.zeros_like(d)
     if kind == "Q8_0":
