@@ -1,11 +1,14 @@
 """Experts larger than their memory: speed, hits, and the bytes read beside what an ideal cache would read on the trace.
 
-    python -m benchmarks.expert_trace -m MODEL.gguf [--limit 1600] [--before 32] [--tokens 64] [--cache-mb N] [--same]
+    python -m benchmarks.expert_trace -m MODEL.gguf [--limit 1600] [--before 32] [--tokens 64] [--cache-mb N]
+    python -m benchmarks.expert_trace -m MODEL.gguf --server /path/to/llama-server [--rounds 3]    both by turns
+    python -m benchmarks.expert_trace -m MODEL.gguf --same                                        bits, no group
 
 The model runs in a control group of --limit MiB (root only) with a cold file; tokens --before do not count. The trace
 of every expert used goes through the caches of expert_caches.py: ours to the byte (`ideal`), one that knows the future
-(`foreseen`), and ours with other half-lives. --same compares logits with resident mode instead, outside of a group,
-for several cache sizes and threads. Not here: peers, dense weights (bigger_than_ram.py).
+(`foreseen`), and ours with other half-lives. --same compares logits with resident mode for several cache
+sizes and threads. llama.cpp runs in a group of its own, mapped and without repacking, the only way in which the kernel
+does not kill it. Whole rounds go to benchmarks/results/<machine>.json. Not here: dense weights (bigger_than_ram.py).
 """
 
 import argparse
@@ -15,13 +18,18 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import llamacpp
 from benchmarks.expert_caches import Ideal, foreseen, steps
 from benchmarks.memory_group import PrivatePeak, group
+from benchmarks.ours import our_version
+from benchmarks.record import save, stamp
 from engine.budget import MIB
 from engine.weights.experts import HALF_LIFE
 
@@ -29,6 +37,8 @@ N_CTX = 512
 PROMPT = (5, 9, 100, 7, 33, 1200, 81, 4)
 HALF_LIVES = (16, 64, 256, 1024)
 MOST_USES = 1 << 20
+WHOLE = 3
+"""Fewer rounds are a look, and no figure is kept of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +147,34 @@ def run(way: Way, limit: int | None) -> dict[str, Any]:
     return json.loads(out.splitlines()[-1]) | {"private_bytes": private, "kills": kills}
 
 
+def peer_speed(program: str, way: Way, limit: int) -> float:
+    """llama.cpp's tokens per second behind as many tokens; 0 when it was killed."""
+    flags = ("--no-repack", "--no-warmup")
+    server = llamacpp.Server(program, Path(way.model), n_ctx=N_CTX, n_threads=way.threads, flags=flags)
+    with group(limit) as limited:
+        server.command = limited.argv(server.command)
+        try:
+            with server:
+                server.complete(PROMPT, way.n_before)
+                return float(server.complete(PROMPT, way.n_made)["timings"]["predicted_per_second"])
+        except (SystemExit, OSError):
+            return 0.0
+
+
+def rounds(program: str, way: Way, limit: int, n: int) -> dict[str, Any]:
+    """Ours and the peer by turns; kept when they are enough."""
+    found: list[dict[str, Any]] = []
+    for _ in range(n):
+        found.append(run(way, limit) | {"peer_tok_s": round(peer_speed(program, way, limit), 3)})
+        print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+    ours, peer = median(r["tok_s"] for r in found), median(r["peer_tok_s"] for r in found)
+    out = {"limit_bytes": limit, "tok_s": ours, "peer_tok_s": peer, "ratio": round(ours / peer, 1) if peer else None}
+    if n >= WHOLE:
+        about = {"colibri": {"version": our_version()}, "llama-server": llamacpp.versions(program)}
+        save("expert_trace", stamp(Path(way.model)) | {"contenders": about, "runs": found} | out)
+    return out
+
+
 def same(model: str, n_made: int) -> dict[str, bool]:
     """Whether logits are those of resident mode, for caches from next to nothing to all."""
     short = {"n_before": 1, "n_made": n_made, "is_traced": False}
@@ -152,6 +190,8 @@ def main() -> None:
     parser.add_argument("--before", type=int, default=32, help="tokens that do not count (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens that count (default: %(default)s)")
     parser.add_argument("--cache-mb", type=int, default=None, help="MiB of experts (default: as planned)")
+    parser.add_argument("--server", help="a llama-server binary to compare with")
+    parser.add_argument("--rounds", type=int, default=WHOLE, help="of both by turns (default: %(default)s)")
     parser.add_argument("--same", action="store_true", help="compare logits with resident mode instead")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -165,7 +205,9 @@ def main() -> None:
         return
     cache = None if args.cache_mb is None else args.cache_mb * MIB
     way = Way(args.model, n_before=args.before, n_made=args.tokens, cache=cache)
-    print(json.dumps(run(way, args.limit * MIB), indent=1))
+    limit = args.limit * MIB
+    found = rounds(args.server, way, limit, args.rounds) if args.server else run(way, limit)
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

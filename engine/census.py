@@ -11,8 +11,9 @@ from engine.weights.tensor import Matrix
 
 class Home(NamedTuple):
     """A tensor of `n_bytes` from `offset` in the file: `held_bytes` of it are in memory of our own, the rest is mapped,
-    locked (mapped and kept), streamed (read for each step), or rows (read one by one as they are looked up).
-    `parts` experts lie in it one after the other, 1 for other tensors; `kind` is one of footprint.KINDS."""
+    locked (mapped and kept), streamed (read for each step), cached (experts, read as they are needed), or rows (read
+    one by one as they are looked up). `parts` experts lie in it one after the other, 1 for other tensors; `kind` is one
+    of footprint.KINDS."""
 
     name: str
     kind: str
@@ -47,6 +48,8 @@ def _home(store: Store, name: str, held_bytes: int, rest: str, load_mode: str) -
 def _held(matrix: Matrix, load_mode: str) -> tuple[int, str]:
     if load_mode == "resident":
         return matrix.n_panels * matrix.panel_bytes, "held"
+    if load_mode == "stream" and "_exps" in matrix.name:
+        return 0, "cached"
     if not matrix.pieces:
         return 0, "mapped"
     pinned = sum(span.n_panels for span in matrix.pieces if span.address) * matrix.panel_bytes

@@ -240,7 +240,8 @@ class Engine:
     def spent(self) -> Spent:
         """What the steps so far have used up."""
         stream = self._m.stream
-        return self._tally.spent(int(self._words[step.SAMPLE_NS // 8]), stream.readers if stream else None)
+        ns = int(self._words[step.SAMPLE_NS // 8])
+        return self._tally.spent(ns, stream.readers, stream.experts) if stream else self._tally.spent(ns, None)
 
     # --- for measuring ---
 

@@ -11,6 +11,17 @@ from dataclasses import dataclass, fields
 from typing import Protocol
 
 
+class Finds(Protocol):
+    """What a cache of experts counts (weights/experts.py)."""
+
+    @property
+    def n_hits(self) -> int: ...
+    @property
+    def n_misses(self) -> int: ...
+    @property
+    def read_bytes(self) -> int: ...
+
+
 class Reads(Protocol):
     """What the readers of a stream count (kernels/readers.py)."""
 
@@ -26,7 +37,8 @@ class Reads(Protocol):
 class Spent:
     """Sums since the engine was loaded, or between two moments. `n_rows` went through the model in `n_steps` steps and
     brought `n_tokens`; `*_ns` are nanoseconds, `read_ns` of all readers together; `read_bytes` came from the disk by
-    our own reads, `major_faults` are pages of this process that the kernel had to read."""
+    our own reads, `major_faults` are pages of this process that the kernel had to read. Of the experts that
+    steps needed `expert_hits` were in the cache and `expert_misses` were read: `expert_bytes` of `read_bytes`."""
 
     n_steps: int = 0
     n_rows: int = 0
@@ -37,6 +49,9 @@ class Spent:
     read_ns: int = 0
     read_bytes: int = 0
     major_faults: int = 0
+    expert_hits: int = 0
+    expert_misses: int = 0
+    expert_bytes: int = 0
 
     @property
     def compute_ns(self) -> int:
@@ -62,10 +77,11 @@ class Tally:
         self._n_rows += n_rows
         self._step_ns += ns
 
-    def spent(self, sample_ns: int, reads: Reads | None) -> Spent:
+    def spent(self, sample_ns: int, reads: Reads | None, finds: Finds | None = None) -> Spent:
         read = (reads.wait_ns, sample_ns, reads.busy_ns, reads.n_bytes) if reads else (0, sample_ns, 0, 0)
         faults = _major_faults() - self._faults
-        return Spent(self._n_steps, self._n_rows, self.n_tokens, self._step_ns, *read, faults)
+        found = (finds.n_hits, finds.n_misses, finds.read_bytes) if finds else ()
+        return Spent(self._n_steps, self._n_rows, self.n_tokens, self._step_ns, *read, faults, *found)
 
 
 def _major_faults() -> int:

@@ -94,7 +94,7 @@ def _weights(services: Services) -> Iterable[Live]:
     if info.get("budget_bytes"):
         yield Live("colibri_memory_budget_bytes", "Memory that the model was planned into", {(): info["budget_bytes"]})
     if sums := spent(services):
-        kinds = {"dense": sums["read_bytes"], **({"expert": sums["expert_bytes"]} if "expert_bytes" in sums else {})}
+        kinds = {"dense": sums["read_bytes"] - sums["expert_bytes"], "expert": sums["expert_bytes"]}
         yield Live("colibri_disk_read_bytes_total", "Weights read from disk by our own reads",
                    {(("kind", kind),): float(n) for kind, n in kinds.items()}, "counter")  # fmt: skip
         yield Live("colibri_disk_read_seconds_total", "Time in those reads, all readers together",
@@ -103,9 +103,8 @@ def _weights(services: Services) -> Iterable[Live]:
         yield Live("colibri_token_time_seconds_total", "Time of the engine's steps by what it went into",
                    {(("part", part),): ns / 1e9 for part, ns in parts.items()}, "counter")  # fmt: skip
         for name in ("expert_hits", "expert_misses"):
-            if name in sums:
-                series = f"colibri_expert_cache_{name.removeprefix('expert_')}_total"
-                yield Live(series, "Experts found in the cache, or not", {(): sums[name]}, "counter")
+            series = f"colibri_expert_cache_{name.removeprefix('expert_')}_total"
+            yield Live(series, "Experts found in the cache, or not", {(): sums[name]}, "counter")
     told: Values = {(("resource", name.partition("_")[0]), ("who", name.partition("_")[2])): share
                     for name, share in pressure.shares().items() if share is not None}  # fmt: skip
     if told:

@@ -44,6 +44,8 @@ def lines(info: "EngineInfo", timings: Mapping[str, float], prompt: "Spent", ans
         each = f"{mib(answer.read_bytes // answer.n_tokens)} a token, " if answer.n_tokens else ""
         speed = both.read_bytes / max(1, both.step_ns) * 1e3
         yield f"read      {each}{mib(both.read_bytes)} in all, {speed:,.0f} MB/s"
+    if needed := both.expert_hits + both.expert_misses:
+        yield f"experts   {both.expert_hits:,} of {needed:,} were in the cache ({both.expert_hits / needed:.0%})"
     if "draft_n" in timings:
         n, right = timings["draft_n"], timings["draft_n_accepted"]
         yield f"guesses   {right:.0f} of {n:.0f} were right; {answer.n_steps} passes made {answer.n_tokens} tokens"

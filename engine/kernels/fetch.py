@@ -6,7 +6,8 @@ slots are, what is remembered of a use over steps (weights/experts.py), waiting 
 
     cache   RING of the readers, FD to read from, DROP (1: give cached pages back), STAMP of the last wave, GAIN (f32,
             heat of one use in this step), WAVES of the layer that is being computed, HITS, MISSES, TRACE (address of
-            i64 how many, room, then expert + layer * 2^20 + rows * 2^40 of each use; 0: nobody asks)
+            i64 how many, room, then expert + layer * 2^20 + rows * 2^40 of each use; 0: nobody asks), READ (bytes
+            asked for)
     pool    N_SLOTS, HEADS: slots of one size
     layer   POOL, its first PLACE, HEAT (f32 of each expert), SOURCES (i64 [experts][3] offsets in the file), SIZES and
             PARTS (i64 [3] each): bytes of gate, up and down, and where in a slot they may begin; NUMBER
@@ -30,7 +31,7 @@ from engine.kernels.route import expert_of, first_slot, n_needed
 from engine.kernels.simd import f32, ld_f32, ld_i64, st_f32, st_i64
 from engine.kernels.sync import atomic_load, atomic_store
 
-RING, FD, DROP, STAMP, GAIN, WAVES, HITS, MISSES, TRACE = range(0, 72, 8)
+RING, FD, DROP, STAMP, GAIN, WAVES, HITS, MISSES, TRACE, READ = range(0, 80, 8)
 CACHE_BYTES = 128
 N_SLOTS, HEADS = 0, 8
 POOL_BYTES = 64
@@ -73,6 +74,7 @@ def _bring(cache, layer, expert, head, stamp):
         st_i64(r + READ_FD, ld_i64(cache + FD))
         st_i64(r + OFFSET, start)
         st_i64(r + LENGTH, (needed + BLOCK - 1) & -BLOCK)
+        st_i64(cache + READ, ld_i64(cache + READ) + ld_i64(r + LENGTH))
         st_i64(r + TO, to)
         st_i64(r + NEEDED, needed)
         st_i64(r + GIVE_BACK, ld_i64(cache + DROP))

@@ -181,6 +181,11 @@ class ExpertCache:
         return int(self._words[fetch.MISSES // 8])
 
     @property
+    def read_bytes(self) -> int:
+        """Bytes that were read for them, so far."""
+        return int(self._words[fetch.READ // 8])
+
+    @property
     def held(self) -> NDArray[np.bool_]:
         """Which experts are in a slot, (layers, experts)."""
         held: NDArray[np.bool_] = self.places.words[:, :, READS // 8] != 0
