@@ -3,8 +3,9 @@
     python -m benchmarks.forecasts [-m MODEL] [--only 1,3] [--json]
 
 Each case plans, loads, fills the contexts of all its sequences and then decodes, in a process of its own in a control
-group of its own (root only), twice: the first run compiles what is missing. The peak of private memory is sampled 20
-times a second. All cases together go to benchmarks/results/<machine>.json and docs/plan.md. Not here: peers
+group of its own (root only), after a short run that compiles what is missing. The peak of private memory is sampled 20
+times a second. A disk's speed changes from minute to minute (0.9 to 1.6 GB/s were seen of one): it is measured right
+before decoding. All cases together go to benchmarks/results/<machine>.json and docs/plan.md. Not here: peers
 (bigger_than_ram.py).
 """
 
@@ -14,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from benchmarks.memory_group import PrivatePeak, group
 from benchmarks.models import model_path
 from benchmarks.ours import our_version
 from benchmarks.record import save, stamp
-from engine.budget import MIB
+from engine.budget import MIB, Rate
 
 PAGE = Path(__file__).parents[1] / "docs" / "plan.md"
 MARK, END = "<!-- forecasts -->\n", "<!-- /forecasts -->"
 STEPS = 12
+RATE_S = 1.0
 SKIPPED = 3  # steps until a stream is in its stride
 DATA = Path("~/.local/share/colibri").expanduser()
 
@@ -51,18 +53,18 @@ def cases(large: str) -> list[Case]:
     """Half of them end far below their limit, half at it; `large` is the file that is streamed."""
     return [
         Case("1b-q4_k_m", 2400, 2048),
-        Case("1b-q4_k_m", 3000, 8192, "q8_0"),
+        Case("1b-q4_k_m", 3000, 4096, "q8_0"),
         Case("1b-q8_0", 3600, 1024, "f16", 4),
         Case("1b-tq2_0", 1400, 1024, "q4_0", 8),
         Case(large, 1600, 1024),
-        Case(large, 1600, 4096, "q8_0"),
-        Case(large, 1200, 2048, "q4_0"),
+        Case(large, 1600, 2048, "q8_0"),
+        Case(large, 1200, 1024, "q4_0"),
         Case(large, 2000, 512, "f16", 8),
     ]
 
 
-def child(case: Case) -> None:
-    """Plan, load, fill, decode; one JSON line."""
+def child(case: Case, is_rehearsal: bool) -> None:
+    """What a worker does: plan, load, fill, and when told the disk's speed, decode; one JSON line at the end."""
     from engine.gguf.reader import read_gguf
     from engine.load import EngineOptions, load_engine
     from engine.models.shape import DecoderShape
@@ -73,38 +75,49 @@ def child(case: Case) -> None:
     threads = default_threads(read_machine())
     machine = with_rates(read_machine(), path, DATA, threads)
     gguf = read_gguf(path)
-    request = PlanRequest(case.n_ctx, case.kv, case.kv, "auto", case.ubatch, case.parallel, threads, is_served=False)
-    made = plan(gguf, DecoderShape.read(gguf), machine, request)
+    shape = DecoderShape.read(gguf)
+    request = PlanRequest(case.n_ctx, case.kv, case.kv, "auto", case.ubatch, case.parallel, threads)
+    made = plan(gguf, shape, machine, request)
     options = EngineOptions(
         n_ctx=case.n_ctx, threads=threads, threads_batch=threads, ubatch_size=case.ubatch, type_k=case.kv,
-        type_v=case.kv, n_parallel=case.parallel, spec_type="none",
+        type_v=case.kv, n_parallel=case.parallel, spec_type="none", is_served=True,
     )  # fmt: skip
     engine = load_engine(path, options, machine)
-    depth, n_vocab = made.n_ctx - STEPS - 2, engine.info.n_vocab
+    depth, n_vocab = 4 if is_rehearsal else made.n_ctx - STEPS - 2, engine.info.n_vocab
     prompts = [[(j * 7919 + i * 104729 + 11) % n_vocab for j in range(depth)] for i in range(case.parallel)]
     texts = [engine.open(ids, Sampling(temperature=0.0), STEPS + 2) for ids in prompts]
     while reading := [text for text in texts if text.phase == "prefill"]:
         engine.step_many(reading)
+    print("filled", flush=True)
+    if rate := float(sys.stdin.readline()):
+        machine = replace(machine, disk_rate=Rate(rate, "right before", "measured"))
     times = []
     for _ in range(STEPS):
         start = time.perf_counter()
         engine.step_many(texts)
         times.append(time.perf_counter() - start)
-    tok_s = case.parallel / statistics.mean(times[SKIPPED:])
-    planned = {row.name: row.value for row in made.rows}
+    planned = {row.name: row.value for row in plan(gguf, shape, machine, request).rows}
     print(json.dumps({
         "load_mode": engine.info.load_mode, "planned_private": made.private_bytes, "bound": made.bound,
-        "planned_tok_s": planned["tok_s_full"], "tok_s": tok_s,
+        "planned_tok_s": planned["tok_s_full"], "tok_s": case.parallel / statistics.mean(times[SKIPPED:]),
+        "disk_gb_s": round(rate / 1e9, 2),
     }))  # fmt: skip
 
 
-def measured(case: Case) -> dict[str, Any]:
-    """One run in a group of its own."""
+def measured(case: Case, is_rehearsal: bool = False) -> dict[str, Any]:
+    """One run in a group of its own. The disk is read by this process: the other one's memory is what is measured."""
+    path = model_path(case.model)
     with group(case.limit * MIB) as limited:
-        argv = limited.argv([sys.executable, "-m", "benchmarks.forecasts", "--child", json.dumps(asdict(case))])
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        words = ["--child", json.dumps(asdict(case)), *(["--rehearsal"] if is_rehearsal else [])]
+        argv = limited.argv([sys.executable, "-m", "benchmarks.forecasts", *words])
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdin is not None and process.stdout is not None
         peak = PrivatePeak(process.pid)
-        out, _ = process.communicate()
+        if process.stdout.readline().strip() == "filled":
+            process.stdin.write(f"{read_bytes_s(path, RATE_S) or 0}\n")
+            process.stdin.flush()
+        out = process.stdout.read()
+        process.wait()
         private, kills = peak.stop(), limited.kills
     if process.returncode:
         raise SystemExit(f"{case}: exit code {process.returncode}, {kills} killed")
@@ -163,9 +176,10 @@ def main() -> None:
     parser.add_argument("--only", help="numbers of cases, from 1")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--rehearsal", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        child(Case(**json.loads(args.child)))
+        child(Case(**json.loads(args.child)), args.rehearsal)
         return
     if not args.model:
         parser.error("name the large file with -m")
@@ -175,7 +189,7 @@ def main() -> None:
     rows = []
     for case in chosen:
         measure_rates(model_path(case.model))
-        measured(case)
+        measured(case, is_rehearsal=True)
         rows.append(measured(case))
         if not args.json:
             print(line(rows[-1]), flush=True)

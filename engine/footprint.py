@@ -19,8 +19,9 @@ WORKER_BYTES = 250 * MIB
 API_BYTES = 150 * MIB
 # Both processes, their buffers and what the kernel wants left over come to this much at least.
 LEAST_ENGINE_BYTES = 512 * MIB
-# A worker's own peak with compiled kernels, and what each word of the vocabulary takes on top.
-LEAST_WORKER_BYTES, WORD_BYTES = 90 * MIB, 200
+# The peak of one process's own memory with compiled kernels: a command that runs the model itself, a worker, which
+# has no templates and no encoder; and what each word of the vocabulary takes on top.
+COMMAND_BYTES, SERVED_BYTES, WORD_BYTES = 90 * MIB, 55 * MIB, 200
 # What the kernel wants left over beside a stream: mapped code of numba and Python, page tables, sockets.
 STREAM_MARGIN = 96 * MIB
 
@@ -161,5 +162,10 @@ def stream_engine_bytes(buffers: int, n_vocab: int, is_served: bool) -> int:
 
 
 def worker_bytes(n_vocab: int) -> int:
-    """What a worker's private memory peaks at, without weights, cache and buffers."""
-    return LEAST_WORKER_BYTES + WORD_BYTES * n_vocab
+    """What is kept free beside a stream for the process that computes, weights, cache and buffers left out."""
+    return COMMAND_BYTES + WORD_BYTES * n_vocab
+
+
+def private_bytes(n_vocab: int, is_served: bool) -> int:
+    """What that process's private memory really peaks at."""
+    return (SERVED_BYTES if is_served else COMMAND_BYTES) + WORD_BYTES * n_vocab

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import replace
 
 from engine.cache.layout import PAGE, position_bytes
-from engine.footprint import ModelFacts, buffers_bytes, cache_bytes, engine_bytes, stream_engine_bytes, worker_bytes
+from engine.footprint import ModelFacts, buffers_bytes, cache_bytes, engine_bytes, private_bytes, stream_engine_bytes
 from engine.planner.residency import Residency, residency
 from engine.planner.values import MAX_CTX, PlanRequest
 
@@ -62,8 +62,8 @@ class Needs:
             "mlock": self.facts.file_bytes,
             "stream": where.pinned + where.ring + where.expert_cache,
         }.get(mode, 0)
-        own = self.kv(n_ctx) + self.buffers(n_ctx) + worker_bytes(self.shape.n_vocab)
-        return weights + own + self.request.beside_bytes
+        worker = private_bytes(self.shape.n_vocab, self.request.is_served) + self.request.beside_bytes
+        return weights + self.kv(n_ctx) + self.buffers(n_ctx) + worker
 
     def most_context(self, mode: str, budget: int) -> int:
         """The largest whole number of pages that fits `budget`, 0 for none."""

@@ -10,7 +10,7 @@ from engine.gguf.reader import read_gguf
 from engine.models.shape import DecoderShape
 from engine.planner import Plan, PlanRequest, assess
 from engine.planner.forecast import LAYER_S, disk_bytes, hit_share, read_share
-from engine.planner.residency import Residency
+from engine.planner.residency import RING_BYTES, Residency
 from tests.tiny import tiny_llama
 
 DISK, MEMORY = 1e9, 32.1e9
@@ -81,7 +81,7 @@ def test_nearly_all_pinned_is_bound_by_memory_again(tiny: ModelFacts) -> None:
 def test_under_a_third_in_memory_is_hopeless_and_said_loudly(tiny: ModelFacts, pinned: int, fit: str) -> None:
     facts = sized(tiny, 2100, 4.86)
     least = planned(facts, 8 * GIB)
-    fixed = least.kv_bytes + least.engine_bytes + 64 * MIB + facts.weights["norms"]
+    fixed = least.kv_bytes + least.engine_bytes + RING_BYTES + facts.weights["norms"]
     made = planned(facts, fixed + pinned * MIB)
     assert (made.pinned_bytes, made.fit, made.verdict) == (pinned * MIB, fit, "PAGES")
     assert (fit == "hopeless") == ("under a third" in made.reason) == (made.reason in made.warnings)

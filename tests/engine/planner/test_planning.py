@@ -82,10 +82,10 @@ def test_a_stream_takes_a_tenth_for_its_cache_and_what_a_conversation_needs(gguf
     facts = ModelFacts.of(gguf, DecoderShape.read(gguf))
     # 16 MiB for each page, 4 GiB of weights
     deep = replace(facts, shape=replace(facts.shape, n_layers=256), weights=facts.weights | {"ffn": 4096 * MIB})
-    for budget, n_ctx in ((4096, 6400), (2048, 3072), (1024, 2048), (512, 1536)):
+    for budget, n_ctx in ((4096, 6400), (2048, 3072), (1024, 2048), (480, 1536)):
         made = assess(deep, machine(budget * MIB), PlanRequest())
         assert (made.n_ctx, made.load_mode, made.fits) == (n_ctx, "stream", True), budget
-    nothing = assess(deep, machine(420 * MIB), PlanRequest())
+    nothing = assess(deep, machine(400 * MIB), PlanRequest())
     assert not nothing.fits and "would fit" in nothing.reason
 
 
