@@ -117,6 +117,28 @@ def attention_rows(section: dict[str, Any]) -> list[str]:
     return [*lines, "", "In brackets: bytes of keys and values read, to plain reading."]
 
 
+def bigger_rows(section: dict[str, Any]) -> list[str]:
+    """A row per model that was larger than its memory."""
+    lines = [
+        "| model | memory | colibri | llama.cpp | ratio | of what the disk gives | 8 sequences to one |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, model in section["models"].items():
+        if r := model.get("steady"):
+            share = f"{r['share_of_disk_limit']:.0%}" if "share_of_disk_limit" in r else ""
+            peer, times = (f"{r[key]:.2f}" if key in r else "killed" for key in ("peer_tok_s", "ratio_to_peer"))
+            limit, ours, many = f"{r['limit_mib']:,} MiB", f"{r['tok_s']:.2f}", f"{r['batch_ratio']:.1f}"
+            cells = (name, limit, ours, peer, times, share, many)
+            lines.append(f"| {' | '.join(cells)} |")
+    for name, model in section["models"].items():
+        if rows := model.get("starts"):
+            whole = sum(row["n_tokens"] == 8 for row in rows)
+            limits = f"limits of {rows[0]['share']:.0%} to {rows[-1]['share']:.0%} of {name}"
+            kills = sum(row["kills"] for row in rows)
+            lines += ["", f"{whole} of {len(rows)} starts under {limits} answer, {kills} processes were killed."]
+    return lines
+
+
 def serve_rows(section: dict[str, Any]) -> list[str]:
     lines = [
         "| model | server | tokens/s | first piece after | to the fastest peer | to the engine alone |",
@@ -183,6 +205,7 @@ SECTIONS = {
     "bars": ("All of them together", bars_lines),
     "kernels": ("Kernels of a 2048 x 8192 matrix", kernels_rows),
     "width": ("Several sequences decoding together, medians of {rounds} rounds", width_rows),
+    "bigger_than_ram": ("Larger than the memory, tokens per second, medians of {rounds} rounds", bigger_rows),
     "attention": ("Attention of all layers for one token, medians of {rounds} rounds", attention_rows),
     "serve": ("Through HTTP, streamed, medians of {rounds} alternated rounds", serve_rows),
     "pressure": ("On busy cores and under a CPU quota, medians of {rounds} alternated rounds", pressure_rows),
@@ -194,7 +217,7 @@ SECTIONS = {
 
 
 # Sections whose figures stand by model; what an older run left in another form is measured anew.
-BY_MODEL = ("peers", "bars", "width", "attention", "pressure", "serve")
+BY_MODEL = ("peers", "bars", "width", "bigger_than_ram", "attention", "pressure", "serve")
 
 
 def render(result: dict[str, Any]) -> str:

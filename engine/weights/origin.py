@@ -18,7 +18,7 @@ class Origin:
     """`fd` for large reads, `is_direct` past the page cache; `rows_fd` for single rows, without reading ahead."""
 
     def __init__(self, path: Path, n_bytes: int) -> None:
-        self.path = path
+        self.path = path.absolute()
         self.rows_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         os.posix_fadvise(self.rows_fd, 0, 0, os.POSIX_FADV_RANDOM)
         self.fd, self.is_direct = _open_direct(path)
