@@ -24,6 +24,7 @@ from dataclasses import asdict, is_dataclass, replace
 from importlib import metadata
 from typing import Any
 
+from appliance.easing import Easing
 from appliance.frames import error_value, read_generate
 from appliance.session import EngineLike, Session
 from appliance.wire import PROTOCOL, Frame, Line, WireError
@@ -76,11 +77,15 @@ class EngineThread(threading.Thread):
     def run(self) -> None:
         try:
             self._load()
+            resize = getattr(self.engine, "resize_experts", None)
+            easing = Easing(resize) if resize and resize(1.0) is not None else None
             while (session := self.inbox.get()) is not None:
                 self.session = session
                 assert self.engine is not None
                 session.run(self.engine)
                 self.session = None
+                if easing and easing.look():
+                    sys.stderr.write(f"worker: the cache of experts has {easing.share:.0%} of its size now\n")
             assert self.engine is not None
             self.engine.shutdown()
         except ColibriError as error:

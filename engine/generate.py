@@ -243,6 +243,12 @@ class Engine:
         ns = int(self._words[step.SAMPLE_NS // 8])
         return self._tally.spent(ns, stream.readers, stream.experts) if stream else self._tally.spent(ns, None)
 
+    def resize_experts(self, share: float) -> int | None:
+        """Use this share of the planned cache of experts from now on, between two steps; the bytes in use then, None
+        where there is no such cache."""
+        cache = self._m.stream.experts if self._m.stream else None
+        return cache.resize(round(share * cache.n_bytes)) if cache else None
+
     # --- for measuring ---
 
     def start_timing(self) -> None:

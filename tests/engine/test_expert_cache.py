@@ -54,7 +54,7 @@ def test_no_cache_and_no_thread_count_changes_a_bit(make: Callable[[Path], Path]
     """From two slots, a wave for each expert, to room for all; in company, with sleeps in all threads."""
     path = make(tmp_path / "m.gguf")
     whole = path.stat().st_size
-    verdict = Verdict(path, prompts(4, 320, 270))
+    verdict = Verdict(path, prompts(4, 320, 140))
     for way in (
         Way(1, 512, "stream", ring=50_000, experts=0),
         Way(2, 64, "stream", beside=MOST_BESIDE, is_rough=True, pinned=whole, experts=whole // 3),
