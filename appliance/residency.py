@@ -8,7 +8,7 @@ rows and columns as somebody can show. A cell is 0 to 255, the share of its byte
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,25 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """What the engine tells of its cache: `held` and `heat` are a byte for each expert, layer after layer."""
+
+    n_experts: int
+    held: bytes
+    heat: bytes
+
+    @classmethod
+    def read(cls, frame: Mapping[str, Any] | None) -> "Experts | None":
+        """Of a worker's frame; None without one."""
+        if not frame:
+            return None
+        return cls(frame["shape"][1], bytes.fromhex(frame["held"]), bytes.fromhex(frame["heat"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """A tensor, or one expert of it; `memory` of its bytes need no disk, None: not told. `layer` None: of no layer."""
+    """A tensor, or one expert of it; `memory` of its bytes need no disk, None: not told. `layer` None: of no layer.
+    `heat` 0 to 255: how much it was used lately beside the hottest expert; None for what has no such count."""
 
     layer: int | None
     name: str
@@ -43,6 +60,7 @@ class Part:
     expert: int | None
     n_bytes: int
     memory: int | None
+    heat: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +80,13 @@ class Scanner:
         self._kept: tuple[object, Scan] | None = None
         self._lock = threading.Lock()
 
-    def read(self, path: Path, homes: Sequence[Home], load: object) -> Scan:
+    def read(self, path: Path, homes: Sequence[Home], load: object, experts: Experts | None = None) -> Scan:
         """`load` names the load: another one is looked at anew."""
         with self._lock:
             now = self._clock()
             if self._kept is None or self._kept[0] != load or now - self._kept[1].at >= FRESH_S:
                 began = time.perf_counter()
-                parts = tuple(_parts(path, homes))
+                parts = tuple(_parts(path, homes, experts))
                 self._kept = (load, Scan(parts, now, (time.perf_counter() - began) * 1e3))
             return self._kept[1]
 
@@ -76,21 +94,30 @@ class Scanner:
         return max(0.0, self._clock() - scan.at)
 
 
-def _parts(path: Path, homes: Sequence[Home]) -> list[Part]:
+def _parts(path: Path, homes: Sequence[Home], experts: Experts | None) -> list[Part]:
     pieces = [(home, i, home.n_bytes // home.parts) for home in homes for i in range(home.parts)]
     asked = [(home.offset + i * size, size) for home, i, size in pieces if _is_asked(home)]
     told = cached_bytes(path, asked) if asked else []
     cached = iter(told or ())
+    layers = sorted({layer for home in homes if home.rest == "cached" and (layer := _layer(home.name)) is not None})
     found = []
     for home, i, size in pieces:
         memory: int | None = home.held_bytes // home.parts
         if _is_asked(home):
             memory = None if told is None else max(memory or 0, next(cached))
-        layer = re.match(r"blk\.(\d+)\.", home.name)
+        layer, heat = _layer(home.name), None
+        if home.rest == "cached" and layer is not None:
+            at = layers.index(layer) * (experts.n_experts if experts else 0) + i
+            memory = size * bool(experts.held[at]) if experts else None
+            heat = experts.heat[at] if experts else None
         name = re.sub(r"^blk\.\d+\.|\.weight$", "", home.name)
-        expert = i if home.parts > 1 else None
-        found.append(Part(int(layer[1]) if layer else None, name, home.kind, expert, size, memory))
+        found.append(Part(layer, name, home.kind, i if home.parts > 1 else None, size, memory, heat))
     return found
+
+
+def _layer(name: str) -> int | None:
+    found = re.match(r"blk\.(\d+)\.", name)
+    return int(found[1]) if found else None
 
 
 def _is_asked(home: Home) -> bool:
@@ -117,6 +144,7 @@ def map_of(scan: Scan, by: str, n_rows: int, n_columns: int) -> dict[str, Any]:
         "rows": [[layers[first], layers[end - 1]] for first, end in rows],
         "columns": heads if by == "tensor" else [[head[0], head[-1]] for head in heads],
         "cells": [[_share(cell) for cell in row] for row in cells],
+        "heat": [[_heat(cell) for cell in row] for row in cells],
         "groups": _groups(scan.parts),
         "others": [{"name": p.name, "bytes": p.n_bytes, "memory_bytes": p.memory}
                    for p in scan.parts if p.layer is None],
@@ -139,6 +167,11 @@ def _share(cell: Sequence[Part]) -> int | None:
     known = [(p.n_bytes, p.memory) for p in cell if p.memory is not None]
     total = sum(n for n, _ in known)
     return round(255 * sum(memory for _, memory in known) / total) if total else None
+
+
+def _heat(cell: Sequence[Part]) -> int | None:
+    known = [p.heat for p in cell if p.heat is not None]
+    return round(sum(known) / len(known)) if known else None
 
 
 def _groups(parts: Iterable[Part]) -> dict[str, dict[str, int | None]]:

@@ -68,7 +68,8 @@ class Supervisor:
     """One worker at a time. All methods belong to one event loop.
 
     To be read at any time: `state`; `progress`, the load's stage, done, total, note; `info`, the ready worker's facts
-    with its last beat under "beat"; `error`, why it is crashed; `restarts`; `log_tail`, the last lines of its stderr.
+    with its last beat under "beat" and what is in its cache under "experts"; `error`, why it is crashed; `restarts`;
+    `log_tail`, the last lines of its stderr.
     """
 
     def __init__(
@@ -245,6 +246,9 @@ class Supervisor:
             case "beat":
                 if self.state == "ready":
                     self.info |= {"beat": frame, "rss_anon": frame["rss_anon"]}
+            case "experts":
+                if self.state == "ready":
+                    self.info |= {"experts": frame}
             case _:
                 for listener in self._listeners:
                     listener.worker_frame(frame)

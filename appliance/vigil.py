@@ -24,8 +24,10 @@ class Vigil:
         self._beat = -1
 
     def saw(self, frame: Frame) -> None:
-        """Any frame breaks the silence; all but an unmoved beat mean progress."""
+        """Any frame breaks the silence; all but an unmoved beat mean progress, and what is told by the clock alone."""
         self._silent_s = 0.0
+        if frame["type"] == "experts":
+            return
         if frame["type"] == "ready":
             self._loading = False
             self._beat_s = max(self._beat_s, STEPS * float(frame.get("planned_step_s") or 0.0))

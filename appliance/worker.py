@@ -32,6 +32,8 @@ from engine.errors import BadModelFile, ColibriError, DoesNotFit, EngineFailed, 
 from engine.tokenizer.vocab import Vocab
 
 BEAT_S = 1.0
+EXPERTS_S = 5.0
+"""How often it is told which experts are in memory."""
 CANCEL_AGAIN_S = 0.02
 """How often a step is interrupted again until its session has ended."""
 LEAVE_S = 3.0
@@ -146,12 +148,15 @@ class Worker:
         return self._leave(0)
 
     def _serve(self) -> None:
-        next_beat = time.monotonic()
+        next_beat = next_experts = time.monotonic()
         while not self._stopping and self._thread.is_alive():
             now = time.monotonic()
             if now >= next_beat:
                 next_beat = now + BEAT_S
                 self._line.post(self._beat())
+                if now >= next_experts and (frame := experts_frame(self._thread.engine)) is not None:
+                    next_experts = now + EXPERTS_S
+                    self._line.post(frame)
             wait_s = next_beat - now
             session = self._thread.session
             if session is not None and session.cancelled.is_set() and self._thread.engine is not None:
@@ -214,6 +219,19 @@ class Worker:
             self._thread.join(CANCEL_AGAIN_S)
         self._line.drain(LEAVE_S)
         return code
+
+
+def experts_frame(engine: Any) -> Frame | None:
+    """Which experts are in memory and how hot they are, for whoever draws a map; None for a model without a cache."""
+    experts = getattr(engine, "experts", None)
+    if experts is None:
+        return None
+    heat, held = experts.heat.copy(), experts.held
+    scaled = (heat * (255.0 / max(float(heat.max()), 1e-30))).astype("uint8")
+    return {
+        "type": "experts", "shape": list(held.shape), "held": held.astype("uint8").tobytes().hex(),
+        "heat": scaled.tobytes().hex(),
+    }  # fmt: skip
 
 
 def _version() -> str:

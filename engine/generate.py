@@ -32,6 +32,7 @@ from engine.sampling import SamplerSlot, Sampling
 from engine.sequence import Part, Sequence, StepOut, share
 from engine.speculate import Speculator
 from engine.spent import Spent, Tally
+from engine.weights.experts import ExpertCache
 from engine.weights.stream import Stream
 
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
@@ -236,6 +237,11 @@ class Engine:
     def beat(self) -> int:
         """Layers computed since the start: a number that stands still only when nothing is being computed."""
         return int(self._words[step.LAYER // 8])
+
+    @property
+    def experts(self) -> ExpertCache | None:
+        """The cache of experts that are read as they are needed; whoever steps may resize it between two steps."""
+        return self._m.stream.experts if self._m.stream else None
 
     def spent(self) -> Spent:
         """What the steps so far have used up."""

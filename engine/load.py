@@ -34,7 +34,7 @@ from engine.planner.beside import draft_bytes
 from engine.planner.residency import least_slots
 from engine.sampling import Sampling
 from engine.speculate import MOST_GUESSES, LookupSpeculator, Speculator, drafts_with_model, spec_type_of
-from engine.weights.pinning import Split
+from engine.weights.pinning import SLACK
 from engine.weights.placement import place_mapped, place_resident
 from engine.weights.store import Store
 from engine.weights.stream import Stream, place_streamed
@@ -166,9 +166,8 @@ def _build(
         keep=(parts, arena, model, small), close=close, stream=stream,
         speculate=_speculate(options, spec_type, small, shape.n_vocab),
     )  # fmt: skip
-    split = stream.split if stream else None
     homes = census(store, chosen.load_mode)
-    info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes), split, homes)
+    info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes), stream, homes)
     on_progress("ready", 1, 1, "")
     return Engine(info, machinery)
 
@@ -243,10 +242,11 @@ def _speculate(
 
 def _info(
     gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, kv: KvCache, rows: int,
-    spec_type: str, notes: tuple[str, ...], split: Split | None, homes: tuple[Home, ...],
+    spec_type: str, notes: tuple[str, ...], stream: Stream | None, homes: tuple[Home, ...],
 ) -> EngineInfo:  # fmt: skip
     name = gguf.metadata.get("general.name")
     n_params = sum(t.k * t.n_rows for t in gguf.tensors.values())
+    split, experts = (stream.split, stream.experts) if stream else (None, None)
     return EngineInfo(
         name=name if isinstance(name, str) else gguf.path.stem, architecture=shape.architecture, n_ctx=kv.n_ctx,
         n_ctx_train=shape.n_ctx_train, n_vocab=shape.n_vocab, n_layers=shape.n_layers, n_params=n_params,
@@ -256,7 +256,8 @@ def _info(
         weights_bytes=chosen.weights_bytes,
         kv_bytes=kv.n_bytes, model_digest=model_digest(gguf), spec_type=spec_type, notes=notes,
         pinned_bytes=split.pinned_bytes if split else 0, streamed_bytes=split.streamed_bytes if split else 0,
-        ring_bytes=chosen.ring_bytes if split else 0, expert_cache_bytes=chosen.expert_cache_bytes,
+        ring_bytes=split.n_slots * (split.chunk_bytes + SLACK) if split else 0,
+        expert_cache_bytes=experts.n_bytes if experts else 0,
         budget_bytes=chosen.budget_bytes, private_bytes=chosen.private_bytes,
         plan=tuple((row.name, row.value, row.reason, row.provenance) for row in chosen.rows), homes=homes,
     )  # fmt: skip

@@ -3,7 +3,8 @@
 Not here: the map itself (appliance/residency.py), counting (engine/spent.py), the machine's numbers (gauges.py).
 
     /admin/memory      plan and budget, processes, machine, pressure, what the engine has used up since its load
-    /admin/residency   ?rows= &cols= &by=tensor|expert: cells of 0 to 255, binned to the reader's size
+    /admin/residency   ?rows= &cols= &by=tensor|expert: cells of 0 to 255, binned to the reader's size, and as many of
+                       heat, which experts alone have
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from appliance.api.admin_swaps import answer
 from appliance.api.query import known_only, whole, word
 from appliance.api.services import SERVICES, Services
 from appliance.metrics import process_memory
-from appliance.residency import BY, Home, Scanner, map_of
+from appliance.residency import BY, Experts, Home, Scanner, map_of
 from engine.errors import EngineDown
 
 ROWS, COLUMNS, MOST = 24, 64, 512
@@ -60,7 +61,8 @@ async def residency(request: web.Request) -> web.Response:
     if not homes:
         raise EngineDown("no model is loaded now, so there is no map of it; ask again when it serves", retry_after_s=5)
     scanner, path = request.app[SCANNER], Path(services.settings.model_path())
-    scan = await asyncio.to_thread(scanner.read, path, homes, (str(path), info.get("pid")))
+    experts = Experts.read(info.get("experts"))
+    scan = await asyncio.to_thread(scanner.read, path, homes, (str(path), info.get("pid")), experts)
     found = map_of(scan, by, rows or ROWS, columns or COLUMNS)
     head = {"model": services.model.id, "load_mode": info.get("load_mode")}
     times = {"scan_age_s": scanner.age_s(scan), "scan_cost_ms": scan.cost_ms}

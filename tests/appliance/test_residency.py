@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appliance import residency
-from appliance.residency import FRESH_S, Home, Part, Scan, Scanner, map_of
+from appliance.residency import FRESH_S, Experts, Home, Part, Scan, Scanner, map_of
 from engine.census import census
 from engine.gguf.reader import read_gguf
 from engine.models.registry import ARCHITECTURES
@@ -126,3 +126,17 @@ def test_a_model_without_layers_is_an_empty_map() -> None:
     found = map_of(scan, "expert", 24, 64)
     assert (found["cells"], found["columns"], found["rows"]) == ([], [], [])
     assert found["others"] == [{"name": "output", "bytes": 10, "memory_bytes": 10}]
+
+
+def test_what_the_engine_caches_it_tells_itself_with_its_heat(tmp_path: Path) -> None:
+    """Two layers, the second and the fourth of the model, of four experts; a cached expert is there as a whole."""
+    names = [f"blk.{layer}.ffn_{part}_exps.weight" for layer in (1, 3) for part in ("gate", "up", "down")]
+    homes = [Home(name, "experts", 0, 400, 0, "cached", 4) for name in names]
+    frame = {"shape": [2, 4], "held": "0001000101010000", "heat": "00ff0010203040ff"}
+    told = map_of(Scanner(Clock()).read(tmp_path / "x", homes, "a", Experts.read(frame)), "expert", 24, 64)
+    assert told["rows"] == [[1, 1], [3, 3]]
+    assert cells(told) == [[0, 255, 0, 255], [255, 255, 0, 0]]
+    assert told["heat"] == [[0, 255, 0, 16], [32, 48, 64, 255]]
+    assert told["groups"]["experts"] == {"bytes": 2400, "memory_bytes": 1200}
+    silent = map_of(Scanner(Clock()).read(tmp_path / "x", homes, "a", Experts.read(None)), "expert", 24, 2)
+    assert silent["cells"] == silent["heat"] == [[None, None], [None, None]]

@@ -11,6 +11,7 @@ import pytest_asyncio
 from appliance.life import WorkerSpec
 from tests.appliance.api.service import Service, service
 from tests.tiny import tiny_llama
+from tests.tiny_moe import N_EXPERTS, tiny_qwen3moe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -55,7 +56,7 @@ async def test_memory_tells_the_plan_where_the_weights_are_and_what_a_token_cost
     assert set(found) == KEYS and found["load_mode"] == "stream"
     weights = found["weights"]
     assert 0 < weights["pinned_bytes"] <= PINNED and weights["streamed_bytes"] > PINNED
-    assert weights["ring_bytes"] == RING
+    assert 0 < weights["ring_bytes"] <= RING and weights["expert_cache_bytes"] == 0
     plan = {row["name"]: row for row in found["plan"]}
     assert plan["load_mode"]["value"] == "stream" and plan["load_mode"]["provenance"] == "operator"
     assert plan["kv_bytes"]["value"] == found["kv"]["bytes"] > 0
@@ -112,6 +113,21 @@ async def test_metrics_count_what_was_read_and_where_the_time_went(streaming: Se
     pinned, streamed = (found[f'colibri_weights_bytes{{place="{place}"}}'] for place in ("pinned", "streamed"))
     assert 0 < pinned <= PINNED < streamed
     assert found["colibri_memory_budget_bytes"] > 1 << 20
+
+
+async def test_the_map_of_a_mixture_shows_each_expert_and_its_heat(tmp_path: Path) -> None:
+    model = str(tiny_qwen3moe(tmp_path / "moe.gguf"))
+    options = {**OPTIONS, "expert_bytes": 1 << 20}
+    async with service(tmp_path, worker=WorkerSpec(model, options), model=model) as running:
+        await answered(running)
+        async with asyncio.timeout(30):
+            found = await get(running, "/admin/residency")
+            while not any(255 in row for row in found["heat"]):
+                await asyncio.sleep(0.2)
+                found = await get(running, "/admin/residency")
+    assert (found["by"], found["n_columns"]) == ("expert", N_EXPERTS)
+    held = [cell for row in found["cells"] for cell in row]
+    assert set(held) <= {0, 255} and 255 in held, "an expert is there as a whole or not at all"
 
 
 async def test_without_a_loaded_model_memory_is_told_and_the_map_is_503(tmp_path: Path) -> None:
