@@ -101,10 +101,10 @@ class Settings(BaseModel):
         "the trained length, at most 8192", short=("-c",), ge=0, le=1 << 30)
     threads: Auto = knob(
         None, "threads that compute, or auto", "engine", "engine.load",
-        "physical cores this process may use, within its CPU quota", short=("-t",), ge=1, le=512)
+        "physical cores this process may use, within its CPU quota", short=("-t",), ge=1, le=255)
     threads_batch: Auto = knob(
         None, "threads while a prompt is read, or auto", "engine", "engine.load", "as many as threads",
-        short=("-tb",), ge=1, le=512)
+        short=("-tb",), ge=1, le=255)
     batch_size: int = knob(
         512, "most rows of all sequences in one step", "engine", "engine.load",
         "64 rows already fill the tile kernels; more only delays others", short=("-b",), ge=1, le=8192)

@@ -41,6 +41,7 @@ FEW = 16  # rows up to which a step reads weights rather than computes: `threads
 class NotFinite(EngineFailed):
     """The logits of `sequences` were no numbers; the step counts for nobody, the others may go on without them."""
 
+    exit_code = 3  # of a bad model file
     def __init__(self, sequences: list[Sequence]) -> None:
         super().__init__("the model computed numbers that are no numbers (NaN); its file may be damaged")
         self.sequences = sequences

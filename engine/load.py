@@ -22,7 +22,7 @@ from engine.info import EngineInfo
 from engine.kernels import fetch, readers
 from engine.kernels.embed import embed_read
 from engine.kernels.isa import ISA
-from engine.kernels.jit import Kernel, compile_all
+from engine.kernels.jit import Kernel, cache_root, compile_all
 from engine.kernels.pack import pack_panels
 from engine.kernels.team import KERNELS, Team
 from engine.meter import PassTimes
@@ -137,6 +137,8 @@ def _build(
     kernels = _kernels(model, shape, store, kv, chosen)
     compile_all(kernels, lambda done, total, name: on_progress("compile", done, total, name or ISA.words))
     notes = list(chosen.warnings)
+    if not all(kernel.path.exists() for kernel in kernels):
+        notes.append(f"kernels cannot be kept in {cache_root()}, so each start compiles them anew")
     arena: Any = None
     stream: Stream | None = None
 

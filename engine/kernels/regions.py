@@ -17,7 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-CHECKED = os.environ.get("COLIBRI_CHECKED") == "1"
+from engine.errors import UsageError
+
+_asked = os.environ.get("COLIBRI_CHECKED", "")
+if _asked not in ("", "0", "1"):
+    raise UsageError(f"COLIBRI_CHECKED={_asked} is neither 0 nor 1; set 1 for the checked kernels or leave it unset")
+CHECKED = _asked == "1"
 OUTSIDE = 2  # in the step's ERROR word: an op touched memory that nothing here holds
 TABLE, WHO, ADDRESS, SIZE, RECORD_AT, ZEROS, RUBBISH = 0, 8, 16, 24, 32, 64, 320
 LINE = 256  # bytes of either line; no access is wider

@@ -71,6 +71,8 @@ class DecoderShape:
             shape = _read(gguf)
             _check_tensors(gguf, shape)
             _check_vocabulary(gguf, shape.n_vocab)
+            if shape.head_dim % 8:
+                raise UnsupportedModel(f"attention heads have {shape.head_dim} values; a multiple of 8 runs")
         except BadModelFile as error:
             raise type(error)(f"{quoted(gguf.path.name, 120)}: {error}") from None
         return shape

@@ -13,7 +13,7 @@ from engine.planner.choice import Choice, Choices, T
 from engine.planner.forecast import Forecast, forecast
 from engine.planner.needs import Needs
 from engine.planner.residency import Residency, residency
-from engine.planner.values import LOAD_MODES, MAX_CTX, Plan, PlanRequest, Row
+from engine.planner.values import LOAD_MODES, MAX_CTX, MAX_THREADS, Plan, PlanRequest, Row
 from engine.planner.verdict import Judged
 
 
@@ -40,12 +40,14 @@ def _check(shape: DecoderShape, request: PlanRequest) -> None:
         raise UsageError(
             f"load_mode is {quoted(request.load_mode)}; {', '.join(LOAD_MODES)} are possible", param="load_mode"
         )
-    least = {"ctx_size": (request.n_ctx, 0), "ubatch_size": (request.ubatch_size, 1), "parallel": (request.parallel, 1)}
-    if request.threads is not None:
-        least["threads"] = (request.threads, 1)
-    for name, (value, low) in least.items():
-        if not low <= value <= MAX_CTX:
-            raise UsageError(f"{name} is {value}; {low} to {MAX_CTX} is possible", param=name)
+    threads = 1 if request.threads is None else request.threads
+    bounds = {
+        "ctx_size": (request.n_ctx, 0, MAX_CTX), "ubatch_size": (request.ubatch_size, 1, MAX_CTX),
+        "parallel": (request.parallel, 1, MAX_CTX), "threads": (threads, 1, MAX_THREADS),
+    }  # fmt: skip
+    for name, (value, low, high) in bounds.items():
+        if not low <= value <= high:
+            raise UsageError(f"{name} is {value}; {low} to {high} is possible", param=name)
 
 
 class _Planner:

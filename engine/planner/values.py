@@ -7,6 +7,7 @@ from engine.budget import Verdict
 
 LOAD_MODES = ("auto", "resident", "mmap", "mlock", "stream")
 MAX_CTX = 1 << 30
+MAX_THREADS = 255  # of one team
 
 
 # Of what a token needs there stays in memory: resident, all of it; streams, a third or more; hopeless, less than that.

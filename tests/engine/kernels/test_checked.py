@@ -77,3 +77,11 @@ def test_without_the_build_nothing_is_kept() -> None:
     assert not regions.CHECKED and regions.take_fault() is None
     regions.address_of(np.zeros(8))
     assert regions._regions == {}
+
+
+def test_a_switch_that_says_neither_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import engine.kernels.regions"], capture_output=True, text=True, cwd=ROOT,
+        env={**os.environ, "COLIBRI_CHECKED": "yes", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode != 0 and "COLIBRI_CHECKED=yes is neither 0 nor 1" in done.stderr

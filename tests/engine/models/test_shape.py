@@ -205,3 +205,8 @@ def test_divisors_of_positions_in_a_tensor(tmp_path: Path) -> None:
 def test_the_registry_names_modules_and_imports_none(tmp_path: Path) -> None:
     assert architecture(read_gguf(GOOD.write(tmp_path / "m.gguf"))) == "llama"
     assert all(isinstance(module, str) and module.startswith("engine.models.") for module in ARCHITECTURES.values())
+
+
+def test_heads_that_no_vector_holds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="heads have 36 values; a multiple of 8 runs"):
+        tiny_shape(tmp_path, head_dim=36, n_heads=8, quant="F16")

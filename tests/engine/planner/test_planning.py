@@ -235,7 +235,7 @@ def test_large_passes_grow_the_reserve(gguf: GgufFile) -> None:
 
 @pytest.mark.parametrize("request_", [
     {"type_k": "q3"}, {"type_v": "f64"}, {"load_mode": "fast"}, {"n_ctx": -1}, {"n_ctx": 1 << 40}, {"threads": 0},
-    {"ubatch_size": 0}, {"parallel": 0},
+    {"threads": 256}, {"ubatch_size": 0}, {"parallel": 0},
 ])  # fmt: skip
 def test_requests_nobody_can_meet(gguf: GgufFile, request_: dict[str, object]) -> None:
     with pytest.raises(UsageError) as error:
