@@ -44,8 +44,8 @@ class Program:
         def become() -> None:
             if kind != "detached":
                 os.close(os.open(name, os.O_RDWR))  # the first terminal that a session leader opens is its own
-            if kind == "deaf":
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            # Tests that run under nohup would hand theirs on, and a shell cannot trap what it found ignored.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN if kind == "deaf" else signal.SIG_DFL)
 
         self.process = subprocess.Popen(
             argv, stdin=self._slave, stdout=self._slave, stderr=self._slave, env=dict(env), cwd=cwd,
