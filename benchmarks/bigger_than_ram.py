@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import llamacpp
-from benchmarks.memory_group import PrivatePeak, group
+from benchmarks.memory_group import PrivatePeak, group, run_child
 from benchmarks.ours import command, our_version
 from benchmarks.record import load, save, stamp
 from engine.budget import MIB
@@ -111,18 +111,8 @@ def reading(stream: Stream) -> float:
 
 
 def run_ours(way: Ours, limit: int | None) -> dict[str, Any]:
-    """One run, in a group of `limit` bytes if there is one; SystemExit when it does not end well."""
-    argv = [sys.executable, "-m", "benchmarks.bigger_than_ram", "--child", json.dumps(asdict(way))]
-    if limit is None:
-        return dict(json.loads(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout))
-    with group(limit) as limited:
-        process = subprocess.Popen(limited.argv(argv), stdout=subprocess.PIPE, text=True)
-        peak = PrivatePeak(process.pid)
-        out, _ = process.communicate()
-        private, kills = peak.stop(), limited.kills
-    if process.returncode:
-        raise SystemExit(f"{way}: exit code {process.returncode}, {kills} killed")
-    return json.loads(out.splitlines()[-1]) | {"private_bytes": private, "kills": kills}
+    """One run, in a group of `limit` bytes if there is one."""
+    return run_child("benchmarks.bigger_than_ram", asdict(way), limit)
 
 
 def run_peer(program: str, model: Path, mode: str, limit: int, threads: int) -> dict[str, Any]:

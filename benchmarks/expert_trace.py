@@ -14,7 +14,6 @@ does not kill it. Whole rounds go to benchmarks/results/<machine>.json. Not here
 import argparse
 import hashlib
 import json
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks import llamacpp
 from benchmarks.expert_caches import Ideal, foreseen, steps
-from benchmarks.memory_group import PrivatePeak, group
+from benchmarks.memory_group import group, run_child
 from benchmarks.ours import our_version
 from benchmarks.record import save, stamp
 from engine.budget import MIB
@@ -133,18 +132,8 @@ def ideal(
 
 
 def run(way: Way, limit: int | None) -> dict[str, Any]:
-    """One way, in a group of `limit` bytes if there is one."""
-    argv = [sys.executable, "-m", "benchmarks.expert_trace", "--child", json.dumps(asdict(way))]
-    if limit is None:
-        return dict(json.loads(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout))
-    with group(limit) as limited:
-        process = subprocess.Popen(limited.argv(argv), stdout=subprocess.PIPE, text=True)
-        peak = PrivatePeak(process.pid)
-        out, _ = process.communicate()
-        private, kills = peak.stop(), limited.kills
-    if process.returncode:
-        raise SystemExit(f"{way}: exit code {process.returncode}, {kills} killed")
-    return json.loads(out.splitlines()[-1]) | {"private_bytes": private, "kills": kills}
+    """One run, in a group of `limit` bytes if there is one."""
+    return run_child("benchmarks.expert_trace", asdict(way), limit)
 
 
 def peer_speed(program: str, way: Way, limit: int) -> float:

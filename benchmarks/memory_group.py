@@ -3,13 +3,17 @@
 The page cache counts in a group as it does in a container with mem_limit; it is dropped first, so that a file is cold.
 """
 
+import json
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 DROP = Path("/proc/sys/vm/drop_caches")
@@ -73,6 +77,22 @@ class PrivatePeak(threading.Thread):
         self._ended.set()
         self.join()
         return self.n_bytes
+
+
+def run_child(module: str, way: dict[str, Any], limit: int | None) -> dict[str, Any]:
+    """What `python -m module --child WAY` prints last, as JSON; in a group of `limit` bytes, if there is one, with
+    `private_bytes` at its peak and `kills`. SystemExit when it does not end well."""
+    argv = [sys.executable, "-m", module, "--child", json.dumps(way)]
+    if limit is None:
+        return dict(json.loads(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout))
+    with group(limit) as limited:
+        process = subprocess.Popen(limited.argv(argv), stdout=subprocess.PIPE, text=True)
+        peak = PrivatePeak(process.pid)
+        out, _ = process.communicate()
+        private, kills = peak.stop(), limited.kills
+    if process.returncode:
+        raise SystemExit(f"{way}: exit code {process.returncode}, {kills} killed")
+    return json.loads(out.splitlines()[-1]) | {"private_bytes": private, "kills": kills}
 
 
 def _private(pid: int) -> int:

@@ -15,6 +15,7 @@ import pytest
 from scripts.house import ROOT
 
 READY_S = 300
+PROJECT = "colibri-test"
 # The README's. Under the model's own system message its first word is a coin toss between two near ties.
 SYSTEM = "You are a helpful assistant. Answer in one sentence."
 
@@ -98,14 +99,23 @@ for p in pathlib.Path('/proc').glob('[0-9]*'):
         self.inside("sh", "-c", f"kill -9 {pid}")
 
 
+def clear(box: Box) -> None:
+    """Nothing of this project is left: a container that a failed test left would hold its volumes, profiles and all."""
+    ours = ["docker", "ps", "-aq", "--filter", f"label=com.docker.compose.project={PROJECT}"]
+    if left := subprocess.run(ours, capture_output=True, text=True, check=True).stdout.split():
+        subprocess.run(["docker", "rm", "-f", *left], capture_output=True, check=False)
+    box.compose("--profile", "*", "down", "-v", "--remove-orphans", check=False)
+
+
 @pytest.fixture(scope="session")
 def box() -> Iterator[Box]:
     """Start the image under another name and on a free port."""
-    env = {**os.environ, "COMPOSE_PROJECT_NAME": "colibri-test", "BOX_PORT": "0", "BOX_MODELS": str(ROOT / "models")}
+    env = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT, "BOX_PORT": "0", "BOX_MODELS": str(ROOT / "models")}
     made = Box("", env)
+    clear(made)
     made.compose("up", "-d", "--wait", "--no-build", "colibri")
     try:
         made.find()
         yield made
     finally:
-        made.compose("--profile", "*", "down", "-v", "--remove-orphans", check=False)
+        clear(made)
