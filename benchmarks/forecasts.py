@@ -136,11 +136,12 @@ def measure_rates(path: Path) -> None:
 
 def line(row: dict[str, Any]) -> str:
     """One row for people."""
+    private = (row["planned_private"] / MIB, row["private"] / MIB, row["private_error"])
     return (
         f"{row['model'][-26:]:26s} {row['limit']:5d} MiB  ctx {row['n_ctx']:5d} {row['kv']:5s} x{row['parallel']}"
-        f"  {row['load_mode']:8s} private {row['planned_private'] / MIB:6.0f} foretold {row['private'] / MIB:6.0f} MiB"
-        f" {row['private_error']:+6.1%}  tok/s {row['planned_tok_s']:7.2f} foretold {row['tok_s']:7.2f}"
-        f" {row['tok_s_error']:+6.1%}  at {row['share_of_limit']:.0%} of the limit"
+        f"  {row['load_mode']:8s} private foretold {private[0]:6.0f} measured {private[1]:6.0f} MiB {private[2]:+6.1%}"
+        f"  tok/s foretold {row['planned_tok_s']:7.2f} measured {row['tok_s']:7.2f} {row['tok_s_error']:+6.1%}"
+        f"  at {row['share_of_limit']:.0%} of the limit"
     )
 
 
