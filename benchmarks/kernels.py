@@ -92,7 +92,7 @@ def weights(type_name: str, k: int, n: int, copies: int, *, packed: bool = True)
 
 def shape_of(k: int, n: int) -> DecoderShape:
     """A decoder of which only the width matters."""
-    return DecoderShape("llama", 1, k, 64, 1, 1, 64, 64, 1e4, RopeScaling(), 1e-5, 256, n, False)
+    return DecoderShape("llama", 1, k, 64, 1, 1, 64, 64, 64, 1e4, RopeScaling(), 1e-5, 256, n, False)
 
 
 class Run:
@@ -111,8 +111,7 @@ class Run:
         ones = Buffer(w.k * 4)
         ones.view(np.float32)[:] = 1
         parts.x.view(np.float32)[:] = activations(rows, w.k).reshape(-1)
-        act = parts.act(w.k, *matrices)
-        parts.norm(Vector("ones", w.k, ones.address), act)
+        act = parts.norm(Vector("ones", w.k, ones.address), *matrices)
         self.team.run(parts.program.finish(), threads)
         parts.program = Program()
         y = Buffer(rows * w.n * 4)

@@ -133,9 +133,9 @@ def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: in
     for `n_ctx` positions, the rows of logits, each thread's scratch. A test compares this with what is allocated."""
     n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
     rows = min(ubatch_size, whole_pages(n_ctx))
-    # Activations are kept as float32 and as blocks of 40 bytes per 32 values, for whichever type reads them.
-    acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 6 * (shape.n_embd + n_q)
-    acts += 0 if shape.n_experts else 6 * shape.n_ff
+    # Activations are kept as float32 and as blocks of 96 bytes per 32 values, for whichever types read them.
+    acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 7 * (shape.n_embd + n_q)
+    acts += 8 * (shape.n_ff + shape.n_ff_shared)
     tiles, logits = whole_pages(n_ctx) // PAGE, 4 * out_rows(parallel) * (shape.n_vocab + 7)
     partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
     scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024

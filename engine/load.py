@@ -4,7 +4,6 @@ header -> shape -> plan -> claims -> kernels compiled -> weights placed -> progr
 the machine offers (the caller reads it), profiles, processes.
 """
 
-import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,8 +25,9 @@ from engine.kernels.jit import Kernel, cache_root, compile_all
 from engine.kernels.pack import pack_panels
 from engine.kernels.team import KERNELS, Team
 from engine.meter import PassTimes
+from engine.models.decoder import Decoder
 from engine.models.parts import Parts
-from engine.models.registry import ARCHITECTURES
+from engine.models.registry import family
 from engine.models.shape import DecoderShape
 from engine.planner import Machine, Plan, PlanRequest, plan
 from engine.planner.beside import draft_bytes
@@ -127,7 +127,7 @@ def _build(
     gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, machine: Machine, store: Store,
     small: Engine | None, on_progress: Progress,
 ) -> Engine:  # fmt: skip
-    model = _model(shape, store)
+    model = family(shape.architecture).Model(shape, store)
     kv = KvCache(
         chosen.n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, options.type_k, options.type_v,
         options.n_parallel,
@@ -174,14 +174,7 @@ def _build(
     return Engine(info, machinery)
 
 
-def _model(shape: DecoderShape, store: Store) -> Any:
-    module = importlib.import_module(ARCHITECTURES[shape.architecture])
-    model = module.Model(shape, store)
-    store.finish()
-    return model
-
-
-def _kernels(model: Any, shape: DecoderShape, store: Store, kv: KvCache, chosen: Plan) -> list[Kernel]:
+def _kernels(model: Decoder, shape: DecoderShape, store: Store, kv: KvCache, chosen: Plan) -> list[Kernel]:
     """Every kernel this load will call, found by recording the program once in the layout it will have."""
     resident, streams = chosen.load_mode == "resident", chosen.load_mode == "stream"
     before = [(m, m.body) for m in store.matrices]
@@ -201,7 +194,7 @@ def _kernels(model: Any, shape: DecoderShape, store: Store, kv: KvCache, chosen:
 
 
 def _streamed(
-    gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, store: Store, model: Any,
+    gguf: GgufFile, shape: DecoderShape, chosen: Plan, options: EngineOptions, store: Store, model: Decoder,
     loading: Callable[[int, int], None],
 ) -> Stream:  # fmt: skip
     experts = ModelFacts.of(gguf, shape).experts
@@ -210,7 +203,7 @@ def _streamed(
     stream = place_streamed(store, chosen.pinned_bytes, ring_bytes, loading)
     if experts:
         n_bytes = chosen.expert_cache_bytes + slots if options.expert_bytes is None else options.expert_bytes
-        layers = [layer.experts.parts for layer in model.layers]
+        layers = [w.parts for w in model.mixtures]
         model.cache = stream.cache_experts(model.places, layers, store.base, n_bytes)
         if options.heat_dir:
             digest = model_digest(gguf)

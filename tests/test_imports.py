@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from engine.models.registry import ARCHITECTURES
 from scripts.house import ROOT
 
 HEAVY = ("numba", "llvmlite", "numpy", "aiohttp", "tokenizers", "jinja2", "textual", "docker", "pydantic")
@@ -43,7 +44,8 @@ except SystemExit as stop:
         "engine.footprint",
         "engine.text",
         "engine.gguf.reader",
-        "engine.models.registry",
+        "engine.models.shape",
+        *sorted(set(ARCHITECTURES.values())),
         "engine.quants.registry",
     ],
 )

@@ -3,6 +3,7 @@
     rms_norm record   1 x   2 bytes from row to row   3 weight f32[k]   4 k   5 eps (f32)   6 act f32 or 0
                       7 act q32 or 0   8 bytes between threads' copies of either   9 scratch   10 bytes between threads
                       11 N_ROWS or N_OUT (which rows of the step block)   15 counter
+    rms_columns record   1 x   2 bytes from row to row   3 weight f32[k]   4 k   5 eps (f32)   15 counter
 
 y = x / sqrt(mean(x^2) + eps) * w (Zhang and Sennrich 2019, arXiv:1910.07467), sums in f32 over two chains of lanes.
 """
@@ -13,7 +14,8 @@ from engine.kernels.jit import inner, op
 from engine.kernels.simd import (
     add_f32x8, f32, fma_f32x8, ld_f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32x8, sum_f32x8, z_f32x8,
 )  # fmt: skip
-from engine.kernels.step import N_OUT, OUT_ROWS, REPLICATE
+from engine.kernels.step import N_OUT, N_ROWS, OUT_ROWS, REPLICATE
+from engine.kernels.sync import atomic_add
 
 import numpy as np  # isort: skip
 
@@ -49,3 +51,15 @@ def rms_norm(o, tid, nth, st):
             normalise(x + row * ldx, w, k, eps, scratch)
             emit(scratch, k, plain, blocks, T, t)
         first, end = rows_of(ld_i64(o + 120), T, nth, end)
+
+
+@op
+def rms_columns(o, tid, nth, st):
+    """The first k floats of every row, in place."""
+    x, ldx, w, k, eps = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32), ld_f32(o + 40)
+    counter, T = ld_i64(o + 120), ld_i64(st + N_ROWS)
+    while True:
+        t = atomic_add(counter, 1)
+        if t >= T:
+            return
+        normalise(x + t * ldx, w, k, eps, x + t * ldx)

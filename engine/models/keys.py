@@ -6,6 +6,11 @@ from engine.errors import BadModelFile, UnsupportedModel
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, Value
 
+MAX_LAYERS = 1024
+MAX_WIDTH = 1 << 20
+MAX_HEADS = 4096
+MAX_EXPERTS = 4096
+MAX_CTX = 1 << 30
 INTS = {"uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"}
 FLOATS = {"float32", "float64"}
 
@@ -14,12 +19,21 @@ class Keys:
     """The keys under one architecture's prefix; names are given without it ("block_count")."""
 
     def __init__(self, gguf: GgufFile, architecture: str) -> None:
-        self.gguf = gguf
+        self.gguf, self.architecture = gguf, architecture
         self.prefix = architecture + "."
         self.seen: set[str] = set()
 
+    @property
+    def n_blocks(self) -> int:
+        """Layers in the file, those that nobody computes included."""
+        return self.count("block_count", 1, MAX_LAYERS)
+
     def has(self, name: str) -> bool:
         return self.prefix + name in self.gguf.metadata
+
+    def was_read(self, name: str) -> bool:
+        """Whether somebody has asked for the key, and so answers for what it says."""
+        return self.prefix + name in self.seen
 
     def count(self, name: str, low: int, high: int, default: int | None = None) -> int:
         """An integer from `low` to `high`; without a default the key must be there."""
@@ -30,7 +44,7 @@ class Keys:
             raise BadModelFile(f"{self.prefix}{name} is {value}; {low} to {high} is possible")
         return value
 
-    def counts(self, name: str, low: int, high: int, n_layers: int, default: int | None = None) -> int:
+    def counts(self, name: str, low: int, high: int, default: int | None = None) -> int:
         """As `count`, but the file may give one number per layer, if all are the same."""
         value = self.gguf.metadata.get(self.prefix + name)
         if not isinstance(value, list):
@@ -39,8 +53,8 @@ class Keys:
         kind = self.gguf.kinds[self.prefix + name]
         if kind.removeprefix("array[").removesuffix("]") not in INTS:
             raise self._wrong(name, value, kind, "integers")
-        if len(value) != n_layers:
-            raise BadModelFile(f"{self.prefix}{name} has {len(value)} numbers; {n_layers}, one per layer, are expected")
+        if len(value) != (n := self.n_blocks):
+            raise BadModelFile(f"{self.prefix}{name} has {len(value)} numbers; {n}, one per layer, are expected")
         for number in value:
             if not isinstance(number, int) or not low <= number <= high:
                 raise BadModelFile(f"{self.prefix}{name} holds {number}; {low} to {high} is possible")
@@ -57,6 +71,12 @@ class Keys:
             raise self._wrong(name, value, kind, "a float")
         if not math.isfinite(value) or not low < value <= high:
             raise BadModelFile(f"{self.prefix}{name} is {value}; above {low:g} and up to {high:g} is possible")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        value, kind = self._get(name, default)
+        if not isinstance(value, bool):
+            raise self._wrong(name, value, kind, "true or false")
         return value
 
     def text(self, name: str, default: str) -> str:
@@ -95,7 +115,7 @@ class Keys:
             return self.gguf.metadata[key], self.gguf.kinds[key]
         if default is None:
             raise BadModelFile(f"the metadata lack {key}; the file is incomplete, get the model from another source")
-        return default, {int: "uint32", float: "float32", str: "string"}[type(default)]
+        return default, {int: "uint32", float: "float32", str: "string", bool: "bool"}[type(default)]
 
     def _wrong(self, name: str, value: Value, kind: str, expected: str) -> BadModelFile:
         return BadModelFile(f"{self.prefix}{name} is {_shown(value)} of kind {kind}; {expected} is expected")

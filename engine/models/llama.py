@@ -1,93 +1,49 @@
-"""The llama family: Llama 1 to 3.x, Mistral, SmolLM and whatever else says `llama` in its file. Not here: experts.
+"""The llama family: Llama 1 to 3.x, Mistral, Mixtral, SmolLM, Yi and whatever else says `llama` in its file.
 
     x = embed(tokens)
     each layer:   x += o(attend(rope(q(n)), rope(k(n)), v(n)))   with n = norm(x)
-                  x += down(silu(gate(n)) * up(n))               with n = norm(x)
+                  x += down(silu(gate(n)) * up(n))               with n = norm(x), or the same of a mixture of experts
     logits = output(norm(x))
 
-Touvron et al. 2023 (arXiv:2302.13971); grouped queries: Ainslie et al. 2023 (arXiv:2305.13245). GGUF files of this
-family have q and k permuted so that rotation turns neighbours, not halves.
+Touvron et al. 2023 (arXiv:2302.13971); experts: Jiang et al. 2024 (arXiv:2401.04088). GGUF files of this family have q
+and k permuted so that rotation turns neighbours, not halves. Not here: biases, windows.
 """
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from engine.kernels.program import Buffer
-from engine.kernels.step import N_OUT
-from engine.models.parts import Parts, rotation
-from engine.models.shape import DecoderShape
-from engine.weights.store import Store
-from engine.weights.tensor import Matrix, Vector
+from engine.models.attention import Attention
+from engine.models.claims import Scope
+from engine.models.decoder import Decoder
+from engine.models.ffn import feed_forward
+from engine.models.keys import MAX_EXPERTS, MAX_WIDTH, Keys
+from engine.models.shape import DecoderShape, mixture
+
+if TYPE_CHECKING:
+    from engine.models.parts import Parts
 
 
-@dataclass(frozen=True)
+def read(keys: Keys) -> DecoderShape:
+    if not keys.count("expert_count", 0, MAX_EXPERTS, 0):
+        return DecoderShape.of(keys)
+    return DecoderShape.of(keys, **mixture(keys, keys.counts("feed_forward_length", 1, MAX_WIDTH)))
+
+
 class Layer:
-    attn_norm: Vector
-    q: Matrix
-    k: Matrix
-    v: Matrix
-    o: Matrix
-    ffn_norm: Vector
-    gate: Matrix
-    up: Matrix
-    down: Matrix
-
-    @classmethod
-    def claim(cls, store: Store, s: DecoderShape, i: int) -> "Layer":
-        def name(part: str) -> str:
-            return f"blk.{i}.{part}.weight"
-
-        n_q, n_kv = s.n_heads * s.head_dim, s.n_kv_heads * s.head_dim
-        return cls(
-            attn_norm=store.vector(name("attn_norm"), s.n_embd),
-            q=store.matrix(name("attn_q"), s.n_embd, n_q),
-            k=store.matrix(name("attn_k"), s.n_embd, n_kv),
-            v=store.matrix(name("attn_v"), s.n_embd, n_kv),
-            o=store.matrix(name("attn_output"), n_q, s.n_embd),
-            ffn_norm=store.vector(name("ffn_norm"), s.n_embd),
-            gate=store.matrix(name("ffn_gate"), s.n_embd, s.n_ff),
-            up=store.matrix(name("ffn_up"), s.n_embd, s.n_ff),
-            down=store.matrix(name("ffn_down"), s.n_ff, s.n_embd),
-        )
+    def __init__(self, at: Scope, s: DecoderShape) -> None:
+        self.attn_norm = at.vector("attn_norm", s.n_embd)
+        self.attention = Attention.claim(at, s)
+        self.ffn_norm = at.vector("ffn_norm", s.n_embd)
+        self.ffn = feed_forward(at, s)
 
 
-class Model:
-    """Claims its tensors by name; `record` writes the forward pass down once they are placed."""
+class Model(Decoder):
+    layer = Layer
 
-    def __init__(self, shape: DecoderShape, store: Store) -> None:
-        self.shape = shape
-        self.embedding = store.table("token_embd.weight", shape.n_embd, shape.n_vocab)
-        self.layers = [Layer.claim(store, shape, i) for i in range(shape.n_layers)]
-        self.output_norm = store.vector("output_norm.weight", shape.n_embd)
-        self.output = (
-            store.tied(self.embedding) if shape.tied else store.matrix("output.weight", shape.n_embd, shape.n_vocab)
-        )
-        self.rope_factors = store.floats("rope_freqs.weight")
-
-    def record(self, parts: Parts) -> None:
-        """The forward pass of a step, up to the tokens of its output rows."""
-        s = self.shape
-        n_q, n_kv = s.n_heads * s.head_dim, s.n_kv_heads * s.head_dim
-        table = parts.keep(rotation(s, parts.kv.n_ctx, self.rope_factors))
-        acts = [m for w in self.layers for m in (w.q, w.k, w.v, w.gate, w.up)]
-        normed = parts.act(s.n_embd, *acts, self.output)
-        attended = parts.act(n_q, *(w.o for w in self.layers))
-        hidden = parts.keep(Buffer(parts.max_rows * s.n_ff * 4))
-        gated = parts.act(s.n_ff, *(w.down for w in self.layers))
-        parts.embed(self.embedding)
+    def record(self, parts: "Parts") -> None:
+        table = parts.rotation(self.rope_factors)
+        self.open(parts)
         for i, w in enumerate(self.layers):
-            parts.norm(w.attn_norm, normed)
-            for matrix, column in ((w.q, 0), (w.k, n_q), (w.v, n_q + n_kv)):
-                parts.matmul(matrix, normed, parts.qkv, parts.ld_qkv, column)
-            parts.program.barrier()
-            parts.attention(i, table, attended)
-            parts.matmul(w.o, attended, parts.x, s.n_embd, add=True)
-            parts.program.barrier()
-            parts.norm(w.ffn_norm, normed)
-            parts.swiglu(w.gate, w.up, normed, hidden, gated)
-            parts.matmul(w.down, gated, parts.x, s.n_embd, add=True)
-            parts.program.layer()
-            parts.program.barrier()
-        parts.norm(self.output_norm, normed, rows=N_OUT)
-        parts.matmul(self.output, normed, parts.logits, parts.ld_logits, rows=N_OUT)
-        parts.program.barrier()
-        parts.sample()
+            w.attention.record(parts, parts.norm(w.attn_norm, *w.attention.inputs), i, table)
+            w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
+            parts.layer()
+        self.close(parts)

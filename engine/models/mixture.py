@@ -6,7 +6,6 @@ that it does not need.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,29 +14,10 @@ from engine.kernels.act import act_bytes
 from engine.kernels.fetch import fetch
 from engine.kernels.places import DOWN, GATE, UP, Places
 from engine.kernels.program import Buffer, Work
+from engine.models.ffn import ExpertLayer
 from engine.models.parts import CHUNK, Act, Parts
 from engine.weights.experts import ExpertCache
-from engine.weights.tensor import ExpertMatrix, Matrix
-
-
-@dataclass(frozen=True)
-class ExpertLayer:
-    """One layer's router (n_embd -> experts) and experts."""
-
-    router: Matrix
-    gate: ExpertMatrix
-    up: ExpertMatrix
-    down: ExpertMatrix
-
-    @property
-    def parts(self) -> tuple[ExpertMatrix, ExpertMatrix, ExpertMatrix]:
-        """Gate, up and down."""
-        return self.gate, self.up, self.down
-
-    @property
-    def expert_bytes(self) -> int:
-        """Gate, up and down of one expert."""
-        return sum(m.n_bytes for m in self.parts)
+from engine.weights.tensor import ExpertMatrix
 
 
 class Mixture:
@@ -48,6 +28,7 @@ class Mixture:
         self, parts: Parts, places: Places, layers: Sequence[ExpertLayer], n_used: int, cache: ExpertCache | None = None
     ) -> None:
         self.parts, self.places, self.n_used, self.cache = parts, places, n_used, cache
+        self.layers = list(layers)
         self.n_experts, self.n_ff = layers[0].gate.count, layers[0].gate.n
         n_slots, rows, n_embd = parts.max_rows * n_used, parts.max_rows, parts.shape.n_embd
         assert 0 < n_used <= self.n_experts == places.n_experts, (n_used, self.n_experts, places.n_experts)
@@ -67,11 +48,9 @@ class Mixture:
         self.scratch_bytes = -(-max(_scratch(w, n_embd, self.n_ff) for w in layers) // 64) * 64
         self.scratch = parts.keep(Buffer(self.scratch_bytes * parts.threads))
 
-    def record(self, layer: int, w: ExpertLayer, act: Act, *, is_share: bool) -> None:
-        """x += sum of weight * down(silu(gate act) * (up act)) over a row's experts; `act` holds the normed x.
-
-        `is_share`: the weights of a row's experts sum up to 1, else they are shares of all experts.
-        """
+    def record(self, w: ExpertLayer, act: Act) -> None:
+        """x += sum of weight * down(silu(gate act) * (up act)) over a row's experts; `act` holds the normed x."""
+        layer = self.layers.index(w)
         parts, program, n_embd = self.parts, self.parts.program, self.parts.shape.n_embd
         for m, k, n in ((w.gate, n_embd, self.n_ff), (w.up, n_embd, self.n_ff), (w.down, self.n_ff, n_embd)):
             assert (m.whole.k, m.n, m.count) == (k, n, self.n_experts) and m.n % 8 == 0, (m.whole.name, k, n)
@@ -80,7 +59,7 @@ class Mixture:
         program.barrier()
         program.add(
             route.choose, self.scores.address, self.ld_scores, self.n_experts, self.n_used, self.chosen.address,
-            int(is_share), counter=True,
+            int(w.routing.is_share), counter=True,
         )  # fmt: skip
         program.tile_barrier()
         program.add(

@@ -7,24 +7,28 @@ Every extent that an op touches is asserted here, once, at load.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.cache.kv import KvCache
 from engine.kernels import attention, rope, sample
-from engine.kernels.act import act_bytes, activate
+from engine.kernels.act import FORMATS, act_bytes, activate
 from engine.kernels.embed import embed, embed_read
 from engine.kernels.gated import HIDDEN, swiglu
 from engine.kernels.kv import store_k, store_v
 from engine.kernels.matmul import matmul
 from engine.kernels.matmul import scratch_bytes as product_bytes
 from engine.kernels.merge import merged
-from engine.kernels.norm import rms_norm
+from engine.kernels.norm import rms_columns, rms_norm
 from engine.kernels.program import Buffer, Program, Work
 from engine.kernels.ring import release, wait_read
 from engine.kernels.step import N_ROWS, PAGE, REPLICATE
-from engine.models.shape import DecoderShape
+from engine.models.shape import DecoderShape, RopeScaling
 from engine.weights.tensor import Matrix, Span, Table, Vector
+
+if TYPE_CHECKING:
+    from engine.models.mixture import Mixture
 
 CHUNK = 16 << 10  # bytes of weights worth handing out: 0.7 us of reading
 
@@ -57,7 +61,10 @@ class Parts:
     ) -> None:
         self.shape, self.kv, self.program = shape, kv, Program()
         self.max_rows, self.max_out, self.threads = max_rows, max_out, threads
-        self._kept: list[Buffer | Act] = []
+        self.mixture: Mixture | None = None
+        self._kept: list[Buffer] = []
+        self._shared: dict[tuple[str, int, str], Buffer] = {}
+        self._tables: dict[tuple[object, ...], Buffer] = {}
         self.x = Buffer(max_rows * shape.n_embd * 4)
         self.ld_qkv = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim
         self.qkv = Buffer(max_rows * self.ld_qkv * 4)
@@ -76,22 +83,46 @@ class Parts:
         s = self.shape
         product = max(product_bytes(m.panel_bytes) for m in matrices)
         hidden = 2 * self.max_rows * HIDDEN * 4 + product
-        rows = 4 * max(s.n_embd, s.n_heads * s.head_dim, s.n_ff)
+        rows = 4 * max(s.n_embd, s.n_heads * s.head_dim, s.n_ff, s.n_ff_shared)
         return -(-max(hidden, rows) // 64) * 64
 
-    def act(self, k: int, *readers: Matrix) -> Act:
-        """Room for activations of width k in every format that the readers multiply with."""
+    def act(self, role: str, k: int, *readers: Matrix) -> Act:
+        """Room for activations of width k in every format that the readers multiply with. Acts of one role and width
+        share their room: each is read to its end before the next one is written."""
         formats = {m.act for m in readers}
-        copies = max(-(-act_bytes(f, k, REPLICATE) // 64) * 64 for f in formats)
-        size = {f: max(act_bytes(f, k, self.max_rows), copies * self.threads) for f in formats}
-        act = Act(k, copies, *(Buffer(size[f]) if f in formats else None for f in ("f32", "q32")))
-        self._kept.append(act)
-        return act
+        copies = -(-max(act_bytes(f, k, REPLICATE) for f in FORMATS) // 64) * 64
+        found = {f: self._room(role, k, f, max(act_bytes(f, k, self.max_rows), copies * self.threads)) for f in formats}
+        return Act(k, copies, found.get("f32"), found.get("q32"))
+
+    def _room(self, role: str, k: int, what: str, n_bytes: int) -> Buffer:
+        if (role, k, what) not in self._shared:
+            self._shared[role, k, what] = Buffer(n_bytes)
+        return self._shared[role, k, what]
 
     def keep(self, buffer: Buffer) -> Buffer:
         """Hold a buffer that an op names for as long as the program lives."""
         self._kept.append(buffer)
         return buffer
+
+    def rotation(
+        self, factors: np.ndarray | None = None, *, dim: int | None = None, base: float | None = None,
+        scaling: RopeScaling | None = None,
+    ) -> Buffer:  # fmt: skip
+        """The table of a rope where kernels can read it, float32 (n_ctx, dim): the shape's, but for what is given;
+        `factors` (dim / 2,) divide the angles. One table for all who ask for the same."""
+        s = self.shape
+        dim, base, scaling = dim or s.rope_dim, base or s.rope_base, scaling or s.rope_scaling
+        key = dim, base, scaling, None if factors is None else factors.tobytes()
+        if key not in self._tables:
+            table = rope.rope_table(self.kv.n_ctx, dim, base, scaling, factors)
+            self._tables[key] = Buffer(table.nbytes)
+            self._tables[key].view(np.float32)[:] = table.reshape(-1)
+        return self._tables[key]
+
+    def layer(self) -> None:
+        """One layer more is recorded."""
+        self.program.layer()
+        self.program.barrier()
 
     def embed(self, table: Table) -> None:
         assert table.k == self.shape.n_embd and self.x.n_bytes >= self.max_rows * table.k * 4
@@ -105,20 +136,48 @@ class Parts:
             self.program.add(embed, table.address, *row, work=work)
         self.program.barrier()
 
-    def norm(self, weight: Vector, out: Act, rows: int = N_ROWS) -> None:
-        """RMS norm of x (of the rows whose logits are wanted, with N_OUT) into `out`."""
-        k = self.shape.n_embd
-        assert weight.k == out.k == k and k % 8 == 0, (weight.name, weight.k, out.k, k)
+    def norm(self, weight: Vector, *readers: Matrix, rows: int = N_ROWS) -> Act:
+        """RMS norm of x (of the rows whose logits are wanted, with N_OUT) for `readers`."""
+        k, out = self.shape.n_embd, self.act("normed", self.shape.n_embd, *readers)
+        assert weight.k == k and k % 8 == 0, (weight.name, weight.k, k)
         self.program.add(
             rms_norm, self.x.address, k * 4, weight.address, k, float(self.shape.eps), *out.addresses, out.copies,
             self.scratch.address, self.scratch_bytes, rows, counter=True,
             work=Work(weight.name, n_bytes=weight.k * 4, rows=rows),
         )  # fmt: skip
         self.program.tile_barrier()
+        return out
+
+    def norm_columns(self, weight: Vector, column: int) -> None:
+        """RMS norm, in place, of as many columns of qkv as there are weights."""
+        k = weight.k
+        assert k % 8 == 0 and column + k <= self.ld_qkv, (weight.name, column, k, self.ld_qkv)
+        self.program.add(
+            rms_columns, self.qkv.address + column * 4, self.ld_qkv * 4, weight.address, k, float(self.shape.eps),
+            counter=True, work=Work(weight.name, n_bytes=k * 4),
+        )  # fmt: skip
+
+    def add_product(
+        self, m: Matrix, act: Act, *, bias: Vector | None = None, post_norm: Vector | None = None
+    ) -> None:
+        """x += act m^T (+ bias)."""
+        assert post_norm is None, "not built yet"
+        self.matmul(m, act, self.x, self.shape.n_embd, add=True, bias=bias)
+
+    def plain(self, *readers: Matrix) -> Act:
+        """x as it is, for `readers`."""
+        k, out = self.shape.n_embd, self.act("normed", self.shape.n_embd, *readers)
+        self.program.add(
+            activate, self.x.address, k, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes,
+            counter=True,
+        )  # fmt: skip
+        self.program.tile_barrier()
+        return out
 
     def matmul(self, m: Matrix, act: Act, y: Buffer, ldy: int, column: int = 0, *, add: bool = False,
-               rows: int = N_ROWS) -> None:  # fmt: skip
-        """y[:, column : column + m.n] (+)= act m^T; ldy in floats."""
+               bias: Vector | None = None, rows: int = N_ROWS) -> None:  # fmt: skip
+        """y[:, column : column + m.n] (+)= act m^T (+ bias); ldy in floats."""
+        assert bias is None, "not built yet"
         most = self.max_rows if rows == N_ROWS else self.max_out
         assert column + m.n_panels * 8 <= ldy and most * ldy * 4 <= y.n_bytes, (m.name, column, m.n, ldy, y.n_bytes)
         for span in m.spans:
@@ -141,10 +200,11 @@ class Parts:
         yield visit.address
         self.program.add(release, visit.ring, visit.request, visit.follower, work=Work(m.name))
 
-    def swiglu(self, gate: Matrix, up: Matrix, act: Act, hidden: Buffer, out: Act) -> None:
-        """silu(gate act) * (up act), as floats into `hidden`, as activations into `out`."""
-        assert gate.n == up.n == out.k and gate.n % 8 == 0 and not gate.tail and not up.tail, (gate.name, gate.n, out.k)
-        assert hidden.n_bytes >= self.max_rows * gate.n * 4, (hidden.n_bytes, gate.n)
+    def swiglu(self, gate: Matrix, up: Matrix, act: Act, *readers: Matrix) -> Act:
+        """silu(gate act) * (up act) for `readers`."""
+        out = self.act("gated", gate.n, *readers)
+        hidden = self._room("hidden", gate.n, "floats", self.max_rows * gate.n * 4)
+        assert gate.n == up.n and gate.n % 8 == 0 and not gate.tail and not up.tail, (gate.name, gate.n, up.n)
         for g, u in zip(gate.spans, up.spans, strict=True):
             assert (g.first, g.n_panels) == (u.first, u.n_panels), (gate.name, g, u)
             n_bytes = g.n_panels * (gate.panel_bytes + up.panel_bytes)
@@ -163,20 +223,22 @@ class Parts:
             counter=True,
         )
         self.program.tile_barrier()
+        return out
 
-    def attention(self, layer: int, table: Buffer, out: Act, *, neox: bool = False, scale: float | None = None,
+    def attention(self, layer: int, table: Buffer | None, out: Act, *, neox: bool = False, scale: float | None = None,
                   window: int = 0, soft_cap: float = 0.0, sinks: Vector | None = None,
                   head_norms: tuple[Vector, Vector] | None = None) -> None:  # fmt: skip
         """Rotate and store this step's qkv, attend over the pages of `layer`, leave the result in `out`.
 
         Queries are multiplied by `scale` (1 / sqrt(head_dim) if not given). A row sees positions > its own - `window`
         (0: all); a score s becomes soft_cap * tanh(s / soft_cap) (0: s); `sinks`: a logit per head in its sum;
-        `head_norms`: weights of an RMS norm of each query and of each key before they turn.
+        `head_norms`: weights of an RMS norm of each query and of each key before they turn. Without a table none turns.
         """
         s, kv, add = self.shape, self.kv, self.program.add
         q, ld, at = self.qkv.address, self.ld_qkv, layer * kv.layer_bytes
         keys, values = q + s.n_heads * s.head_dim * 4, q + (s.n_heads + s.n_kv_heads) * s.head_dim * 4
-        assert out.k == s.n_heads * s.head_dim and table.n_bytes >= kv.n_ctx * s.rope_dim * 4, (out.k, table.n_bytes)
+        assert out.k == s.n_heads * s.head_dim, (out.k, s.n_heads, s.head_dim)
+        assert table is None or table.n_bytes >= kv.n_ctx * s.rope_dim * 4, (table.n_bytes, kv.n_ctx, s.rope_dim)
         assert at + kv.layer_bytes <= kv.page_bytes and (sinks is None or sinks.k == s.n_heads), layer
         block = self.keep(attention.layer_block(
             ld, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes, window, soft_cap,
@@ -185,7 +247,7 @@ class Parts:
         assert head_norms is None or head_norms[0].k == head_norms[1].k == s.head_dim, head_norms
         q_norm, k_norm = ((w.address, float(s.eps)) for w in head_norms) if head_norms else ((0, 0.0), (0, 0.0))
         k, v = attention.kv_module(kv.type_k), attention.kv_module(kv.type_v)
-        turn, heads = (s.rope_dim, table.address, int(neox)), (ld, s.n_kv_heads, s.head_dim)
+        turn, heads = (s.rope_dim, table.address, int(neox)) if table else (0, 0, 0), (ld, s.n_kv_heads, s.head_dim)
         add(rope.rope_q, q, ld, s.n_heads, s.head_dim, *turn, float(scale or s.head_dim**-0.5), *q_norm, counter=True)
         add(store_k, keys, *heads, *turn, at, kv.head_bytes, k.put_k, *k_norm, counter=True)
         add(store_v, values, *heads, at + kv.k_bytes, kv.head_bytes, v.put_v, counter=True)
@@ -208,10 +270,3 @@ class Parts:
         scratch = self.keep(Buffer(sample.scratch_bytes(s.n_vocab) * self.threads))
         add(sample.sample, self.logits.address, self.ld_logits, s.n_vocab, scratch.address, counter=True)
 
-
-def rotation(shape: DecoderShape, n_ctx: int, factors: np.ndarray | None) -> Buffer:
-    """The rope table where kernels can read it, float32 (n_ctx, rope_dim)."""
-    table = rope.rope_table(n_ctx, shape.rope_dim, shape.rope_base, shape.rope_scaling, factors)
-    buffer = Buffer(table.nbytes)
-    buffer.view(np.float32)[:] = table.reshape(-1)
-    return buffer

@@ -1,11 +1,39 @@
-"""Which architectures run, and the module of each. Not here: importing those modules, which costs numba."""
+"""Which architectures run, and the family of each: a module with `read` and `Model`. Not here: what is in a family.
+
+Importing a family costs no numba: planning asks it for its numbers and its tensors.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
 
 from engine.errors import BadModelFile, UnsupportedModel
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 
-# general.architecture -> module that builds the program
-ARCHITECTURES = {"llama": "engine.models.llama", "qwen3moe": "engine.models.qwen3moe"}
+if TYPE_CHECKING:
+    from engine.models.decoder import Decoder
+    from engine.models.keys import Keys
+    from engine.models.shape import DecoderShape
+
+# general.architecture -> module of the family
+ARCHITECTURES = {
+    "llama": "engine.models.llama",
+    "qwen3": "engine.models.qwen3",
+    "qwen3moe": "engine.models.qwen3",
+}
+
+
+class Family(Protocol):
+    """What a family's module has: its numbers out of the metadata, and the model that claims and records."""
+
+    Model: "type[Decoder]"
+
+    def read(self, keys: "Keys") -> "DecoderShape": ...
+
+
+def family(name: str) -> Family:
+    """The module of one of ARCHITECTURES."""
+    return cast(Family, import_module(ARCHITECTURES[name]))
 
 
 def architecture(gguf: GgufFile) -> str:

@@ -4,23 +4,20 @@ A key that changes the maths and that no program here obeys is refused by name: 
 Source: the keys of GGUF files as llama.cpp writes and reads them, defaults included.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Self
 
 from engine.errors import BadModelFile, UnsupportedModel
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
-from engine.models.keys import Keys
-from engine.models.registry import architecture
-from engine.models.tensors import MIXTURES, expected_tensors
+from engine.models.keys import MAX_CTX, MAX_EXPERTS, MAX_HEADS, MAX_WIDTH, Keys
+from engine.models.listing import Listing
+from engine.models.registry import architecture, family
 
-MAX_LAYERS = 1024
-MAX_WIDTH = 1 << 20
-MAX_HEADS = 4096
-MAX_EXPERTS = 4096
-MAX_CTX = 1 << 30
 ROPE_FREQS = "rope_freqs.weight"
 # Facts about a file that no forward pass uses.
-_HARMLESS = ("vocab_size", "tensor_data_layout", "rope.scaling.finetuned", "expert_used_count", "pooling_type")
+_HARMLESS = ("tensor_data_layout", "rope.scaling.finetuned", "expert_used_count", "pooling_type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +37,21 @@ class RopeScaling:
 
 
 @dataclass(frozen=True, slots=True)
+class Routing:
+    """How experts are chosen and weighed: by the softmax of their scores, the weights of a row's experts divided by
+    their sum (`is_share`) or not."""
+
+    is_share: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class DecoderShape:
     """Sizes of one decoder-only model; counts in items. `tied`: the output matrix is the token embedding.
 
-    A row uses `n_used` of `n_experts` experts of n_ff_exp hidden rows in each layer; all three are 0 without experts.
+    A row uses `n_used` of `n_experts` experts of n_ff_exp hidden rows in each layer but the first `n_dense`; all four
+    are 0 without experts, n_ff is 0 without a layer that has no experts. n_ff_shared: hidden rows of what all rows go
+    through beside their experts. `head_dim` is the width of a query or key, `v_dim` that of a value. `windows`: for
+    each layer how many positions a row sees, 0 for all of them; empty where all layers see all.
     """
 
     architecture: str
@@ -53,6 +61,7 @@ class DecoderShape:
     n_heads: int
     n_kv_heads: int
     head_dim: int
+    v_dim: int
     rope_dim: int
     rope_base: float
     rope_scaling: RopeScaling
@@ -63,65 +72,71 @@ class DecoderShape:
     n_experts: int = 0
     n_used: int = 0
     n_ff_exp: int = 0
+    n_ff_shared: int = 0
+    n_dense: int = 0
+    routing: Routing = Routing()
+    windows: tuple[int, ...] = ()
 
     @classmethod
-    def read(cls, gguf: GgufFile) -> "DecoderShape":
-        """The shape of a file; BadModelFile or UnsupportedModel in one sentence that begins with the file's name."""
+    def of(cls, keys: Keys, **own: Any) -> Self:
+        """The numbers that most families name alike; `own` ones win, and their keys are not asked for."""
+        found = dict(own)
+
+        def take(name: str, read: Callable[[], Any]) -> Any:
+            if name not in found:
+                found[name] = read()
+            return found[name]
+
+        arch = take("architecture", lambda: keys.architecture)
+        take("n_layers", lambda: keys.n_blocks)
+        n_embd = take("n_embd", lambda: keys.count("embedding_length", 1, MAX_WIDTH))
+        n_heads = take("n_heads", lambda: keys.counts("attention.head_count", 1, MAX_HEADS))
+        n_kv_heads = take("n_kv_heads", lambda: keys.counts("attention.head_count_kv", 1, MAX_HEADS, n_heads))
+        if n_heads % n_kv_heads:
+            raise BadModelFile(f"{arch}.attention.head_count_kv is {n_kv_heads}, which does not divide {n_heads} heads")
+        head_dim = take("head_dim", lambda: _head_dim(keys, n_embd, n_heads))
+        take("v_dim", lambda: head_dim)
+        n_ctx_train = take("n_ctx_train", lambda: keys.count("context_length", 1, MAX_CTX))
+        take("n_ff", lambda: keys.counts("feed_forward_length", 1, MAX_WIDTH))
+        take("rope_dim", lambda: _rope_dim(keys, head_dim))
+        take("rope_base", lambda: keys.real("rope.freq_base", 0.0, 1e12, 10000.0))
+        take("rope_scaling", lambda: rope_scaling(keys, n_ctx_train))
+        take("eps", lambda: keys.real("attention.layer_norm_rms_epsilon", 0.0, 1.0))
+        take("n_vocab", lambda: _n_vocab(keys.gguf))
+        take("tied", lambda: "output.weight" not in keys.gguf.tensors)
+        return cls(**found)
+
+    @staticmethod
+    def read(gguf: GgufFile) -> "DecoderShape":
+        """The shape of a file that is whole: every tensor of its family is there and no other one.
+
+        BadModelFile or UnsupportedModel in one sentence that begins with the file's name.
+        """
         try:
-            shape = _read(gguf)
-            _check_tensors(gguf, shape)
-            _check_vocabulary(gguf, shape.n_vocab)
-            if shape.head_dim % 8:
-                raise UnsupportedModel(f"attention heads have {shape.head_dim} values; a multiple of 8 runs")
+            keys = Keys(gguf, architecture(gguf))
+            module = family(keys.architecture)
+            shape = module.read(keys)
+            _refuse_other_maths(keys, shape)
+            listing = Listing(gguf, shape.n_layers)
+            module.Model(shape, listing)
+            listing.finish()
+            _check_vocabulary(keys, shape.n_vocab)
+            if shape.head_dim % 8 or shape.v_dim % 8:
+                odd = shape.head_dim if shape.head_dim % 8 else shape.v_dim
+                raise UnsupportedModel(f"attention heads have {odd} values; a multiple of 8 runs")
         except BadModelFile as error:
             raise type(error)(f"{quoted(gguf.path.name, 120)}: {error}") from None
         return shape
 
 
-def _read(gguf: GgufFile) -> DecoderShape:
-    arch = architecture(gguf)
-    keys = Keys(gguf, arch)
-    n_layers = keys.count("block_count", 1, MAX_LAYERS)
-    n_embd = keys.count("embedding_length", 1, MAX_WIDTH)
-    n_heads = keys.counts("attention.head_count", 1, MAX_HEADS, n_layers)
-    n_kv_heads = keys.counts("attention.head_count_kv", 1, MAX_HEADS, n_layers, n_heads)
-    if n_heads % n_kv_heads:
-        raise BadModelFile(f"{arch}.attention.head_count_kv is {n_kv_heads}, which does not divide {n_heads} heads")
-    head_dim = _head_dim(keys, n_embd, n_heads)
-    n_ctx_train = keys.count("context_length", 1, MAX_CTX)
-    n_ff = keys.counts("feed_forward_length", 1, MAX_WIDTH, n_layers)
-    n_experts, n_used, n_ff_exp = _experts(keys, n_ff) if arch in MIXTURES else (0, 0, 0)
-    shape = DecoderShape(
-        architecture=arch,
-        n_layers=n_layers,
-        n_embd=n_embd,
-        n_ff=n_ff,
-        n_heads=n_heads,
-        n_kv_heads=n_kv_heads,
-        head_dim=head_dim,
-        rope_dim=_rope_dim(keys, head_dim),
-        rope_base=keys.real("rope.freq_base", 0.0, 1e12, 10000.0),
-        rope_scaling=_rope_scaling(keys, n_ctx_train),
-        eps=keys.real("attention.layer_norm_rms_epsilon", 0.0, 1.0),
-        n_ctx_train=n_ctx_train,
-        n_vocab=_n_vocab(gguf),
-        tied="output.weight" not in gguf.tensors,
-        n_experts=n_experts,
-        n_used=n_used,
-        n_ff_exp=n_ff_exp,
-    )
-    _refuse_other_maths(keys, shape)
-    return shape
-
-
-def _experts(keys: Keys, n_ff: int) -> tuple[int, int, int]:
-    """How many there are, how many a row uses, their width; weights are softmax shares of the chosen ones."""
+def mixture(keys: Keys, n_ff_exp: int, routing: Routing = Routing()) -> dict[str, Any]:
+    """The numbers of experts of n_ff_exp hidden rows in every layer, for `DecoderShape.of`."""
     n = keys.count("expert_count", 1, MAX_EXPERTS)
     used = keys.count("expert_used_count", 1, n)
-    keys.neutral("expert_weights_norm", True)
+    keys.neutral("expert_weights_norm", routing.is_share)
     keys.neutral("expert_weights_scale", 1.0, 0.0)
     keys.neutral("expert_gating_func", 1, 0)
-    return n, used, keys.count("expert_feed_forward_length", 1, MAX_WIDTH, max(1, n_ff // used))
+    return {"n_experts": n, "n_used": used, "n_ff_exp": n_ff_exp, "routing": routing, "n_ff": 0}
 
 
 def _head_dim(keys: Keys, n_embd: int, n_heads: int) -> int:
@@ -141,7 +156,7 @@ def _rope_dim(keys: Keys, head_dim: int) -> int:
     return rope_dim
 
 
-def _rope_scaling(keys: Keys, n_ctx_train: int) -> RopeScaling:
+def rope_scaling(keys: Keys, n_ctx_train: int) -> RopeScaling:
     """An absent type with a factor means linear, as in files older than the type key."""
     key = "rope.scaling.factor" if keys.has("rope.scaling.factor") else "rope.scale_linear"
     keys.ignore("rope.scaling.factor", "rope.scale_linear")
@@ -183,19 +198,26 @@ def _attn_factor_key(keys: Keys) -> str:
 
 
 def _refuse_other_maths(keys: Keys, shape: DecoderShape) -> None:
+    """Keys that change the maths, where the family has not read them: it would not compute what they say."""
     keys.ignore(*_HARMLESS)
-    if not shape.n_experts:
-        keys.neutral("expert_count", 0)
-    keys.neutral("logit_scale", 1.0, 0.0)
-    keys.neutral("residual_scale", 1.0, 0.0)
-    keys.neutral("embedding_scale", 1.0, 0.0)
-    keys.neutral("attention.causal", True)
-    keys.neutral("attention.scale", 0.0, 1.0 / shape.head_dim**0.5)
-    keys.neutral("use_parallel_residual", False)
-    keys.neutral("attention.layer_norm_epsilon", 0.0, shape.eps)
-    window = keys.count("attention.sliding_window", 0, 1 << 32, 0)
-    if 0 < window < shape.n_ctx_train:
-        raise UnsupportedModel(f"{keys.prefix}attention.sliding_window is {window}; windows are not supported")
+    neutral: dict[str, tuple[Any, ...]] = {
+        "expert_count": (0,),
+        "logit_scale": (1.0, 0.0),
+        "residual_scale": (1.0, 0.0),
+        "embedding_scale": (1.0, 0.0),
+        "attention.causal": (True,),
+        "attention.scale": (0.0, 1.0 / shape.head_dim**0.5),
+        "use_parallel_residual": (False,),
+        "attention.layer_norm_epsilon": (0.0, shape.eps),
+    }
+    for name, values in neutral.items():
+        if not keys.was_read(name):
+            keys.neutral(name, *values)
+    if not keys.was_read("attention.sliding_window"):
+        window = keys.count("attention.sliding_window", 0, 1 << 32, 0)
+        if 0 < window < shape.n_ctx_train:
+            raise UnsupportedModel(f"{keys.prefix}attention.sliding_window is {window}; windows are not supported")
+    keys.ignore("vocab_size")
     keys.refuse_unread()
 
 
@@ -206,26 +228,12 @@ def _n_vocab(gguf: GgufFile) -> int:
     return embedding.n_rows
 
 
-def _check_tensors(gguf: GgufFile, shape: DecoderShape) -> None:
-    """Every matrix the model multiplies with is there and has the dimensions that the metadata promise."""
-    for name, dims in expected_tensors(shape).items():
-        info = gguf.tensors.get(name)
-        if info is None:
-            raise BadModelFile(f"the tensor {name} is missing ({shape.n_layers} layers are claimed); get a whole file")
-        if info.dims[: len(dims)] != dims or any(dim != 1 for dim in info.dims[len(dims) :]):
-            raise BadModelFile(f"the tensor {name} has dimensions {info.dims}; {dims} follow from the metadata")
-        if len(dims) == 1 and info.type.name != "F32":
-            raise UnsupportedModel(f"the tensor {name} is {info.type.name}; F32 is expected for a vector")
-    if f"blk.{shape.n_layers}.attn_norm.weight" in gguf.tensors:
-        key = f"{shape.architecture}.block_count"
-        raise BadModelFile(f"{key} is {shape.n_layers}, but the file holds tensors of further layers")
-    freqs = gguf.tensors.get(ROPE_FREQS)
-    if freqs is not None and (freqs.dims != (shape.rope_dim // 2,) or freqs.type.name != "F32"):
-        raise BadModelFile(f"{ROPE_FREQS} is {freqs.type.name} {freqs.dims}; F32 ({shape.rope_dim // 2},) is expected")
-
-
-def _check_vocabulary(gguf: GgufFile, n_vocab: int) -> None:
-    """Lists that are indexed by token id must be as long as the embedding has rows."""
+def _check_vocabulary(keys: Keys, n_vocab: int) -> None:
+    """What is indexed by token id must be as long as the embedding has rows."""
+    gguf = keys.gguf
+    said = keys.count("vocab_size", 1, 1 << 31, n_vocab)
+    if said != n_vocab:
+        raise BadModelFile(f"{keys.prefix}vocab_size is {said:,}; the token embedding has {n_vocab:,} rows")
     for key in ("tokens", "scores", "token_type"):
         value = gguf.metadata.get(f"tokenizer.ggml.{key}")
         if value is None:

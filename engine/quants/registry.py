@@ -95,6 +95,6 @@ def by_id(number: int) -> QuantType:
     row = _BY_ID.get(number)
     if row is None:
         known = _ELSEWHERE.get(number)
-        what = f"type {number} ({known})" if known else f"type {number}, a number of no known format"
+        what = f"type {number} ({known})" if known else f"type {number}, a number of no known format,"
         raise UnsupportedTensorType(f"{what} is not supported; supported are {', '.join(TYPES)}")
     return row

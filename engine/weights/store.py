@@ -1,19 +1,18 @@
-"""The mapped file and who took what from it: every tensor is claimed exactly once. Not here: moving bytes about."""
+"""The mapped file and who took what from it: every tensor is claimed at most once. Not here: moving bytes about.
+
+What a model claims was asked of the header before (models/listing.py), where a file that is not as it should be is
+refused: here it is an assertion.
+"""
 
 import importlib
 import mmap
+from dataclasses import replace
 
 import numpy as np
 
-from engine.errors import BadModelFile, UnsupportedModel
-from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, TensorInfo
-from engine.gguf.scattered import HEADER
 from engine.kernels.regions import live
 from engine.weights.tensor import ExpertMatrix, Matrix, Table, Vector
-
-# Tensors that a file may carry beside those of its family and that are read elsewhere or change nothing.
-_ELSEWHERE = ("rope_freqs.weight", HEADER)
 
 
 class Store:
@@ -30,13 +29,13 @@ class Store:
         self.tables: list[Table] = []
         self._claimed: set[str] = set()
 
+    def has(self, name: str) -> bool:
+        return name in self.gguf.tensors
+
     def _claim(self, name: str, dims: tuple[int, ...]) -> TensorInfo:
-        info = self.gguf.tensors.get(name)
-        if info is None:
-            raise BadModelFile(f"{self.gguf.path.name}: the tensor {name} is missing; get a whole file")
+        info = self.gguf.tensors[name]
         assert name not in self._claimed, f"{name} claimed twice"
-        if info.dims[: len(dims)] != dims:
-            raise BadModelFile(f"{self.gguf.path.name}: {name} has dimensions {info.dims}; {dims} are expected")
+        assert info.dims[: len(dims)] == dims, f"{name} has dimensions {info.dims}, not {dims}"
         self._claimed.add(name)
         parts = info.parts or (info.offset,)
         for offset in parts:
@@ -48,8 +47,7 @@ class Store:
         return self._matrix(self._claim(name, (k, n)), k, n)
 
     def _matrix(self, info: TensorInfo, k: int, n: int) -> Matrix:
-        if k % 8:
-            raise UnsupportedModel(f"{self.gguf.path.name}: {info.name} has rows of {k}; a multiple of 8 is expected")
+        assert k % 8 == 0, (info.name, k)
         quant = importlib.import_module(info.type.module)
         at = self.base + info.offset
         parts = tuple(self.base + offset for offset in info.parts)
@@ -57,17 +55,23 @@ class Store:
         self.matrices.append(matrix)
         return matrix
 
+    def halves(self, name: str, k: int, n: int) -> tuple[Matrix, Matrix]:
+        """Two matrices under one name, one after the other."""
+        assert n % 8 == 0, (name, n)
+        info = self._claim(name, (k, 2 * n))
+        half = info.n_bytes // 2
+        second = replace(info, offset=info.offset + half, n_bytes=half)
+        return self._matrix(replace(info, n_bytes=half), k, n), self._matrix(second, k, n)
+
     def experts(self, name: str, k: int, n: int, count: int) -> ExpertMatrix:
         """`count` matrices under one name; in `matrices` they are one of n * count rows."""
         info = self._claim(name, (k, n, count))
-        if n % 8:
-            raise UnsupportedModel(f"{self.gguf.path.name}: {name} has {n} rows an expert; a multiple of 8 is expected")
+        assert n % 8 == 0, (name, n)
         return ExpertMatrix(self._matrix(info, k, n * count), n, count)
 
     def vector(self, name: str, k: int) -> Vector:
         info = self._claim(name, (k,))
-        if info.type.name != "F32":
-            raise UnsupportedModel(f"{self.gguf.path.name}: {name} is {info.type.name}; F32 is expected")
+        assert info.type.name == "F32", (name, info.type.name)
         self.vectors.append(Vector(name, k, self.base + info.offset))
         return self.vectors[-1]
 
@@ -84,22 +88,15 @@ class Store:
         """The table once more, as a matrix to multiply with."""
         return self._matrix(self.gguf.tensors[table.name], table.k, table.n)
 
-    def floats(self, name: str) -> np.ndarray | None:
-        """A small F32 tensor that need not be there, as an array."""
-        info = self.gguf.tensors.get(name)
-        if info is None:
+    def floats(self, name: str, n: int) -> np.ndarray | None:
+        """A small F32 tensor that need not be there, as an array of n."""
+        if not self.has(name):
             return None
+        info = self._claim(name, (n,))
         return self.bytes[info.offset : info.offset + info.n_bytes].view(np.float32).copy()
 
-    def finish(self) -> None:
-        """All claimed? A tensor nobody asked for means the family is another one than the file says."""
-        left = sorted(set(self.gguf.tensors) - self._claimed - set(_ELSEWHERE))
-        if left:
-            some = ", ".join(quoted(name, 60) for name in left[:3])
-            raise UnsupportedModel(
-                f"{self.gguf.path.name}: {len(left)} tensors belong to no known part of this architecture ({some}"
-                f"{', ...' if len(left) > 3 else ''}); the file needs a newer Colibri"
-            )
+    def skip(self, prefix: str) -> None:
+        """Nobody will ask for tensors of names that begin so."""
 
     def close(self) -> None:
         """Unmap; addresses into the file are dead afterwards."""

@@ -10,7 +10,7 @@ from appliance import residency
 from appliance.residency import FRESH_S, Experts, Home, Part, Scan, Scanner, map_of
 from engine.census import census
 from engine.gguf.reader import read_gguf
-from engine.models.registry import ARCHITECTURES
+from engine.models.registry import family
 from engine.models.shape import DecoderShape
 from engine.weights.placement import place_mapped, place_resident
 from engine.weights.store import Store
@@ -28,13 +28,10 @@ class Clock:
 
 
 def store_of(path: Path) -> Store:
-    import importlib
-
     gguf = read_gguf(path)
     shape = DecoderShape.read(gguf)
     store = Store(gguf)
-    importlib.import_module(ARCHITECTURES[shape.architecture]).Model(shape, store)
-    store.finish()
+    family(shape.architecture).Model(shape, store)
     return store
 
 

@@ -1,6 +1,5 @@
 """What a model takes, part by part: weights by kind, buffers. Not here: the cache (cache/test_layout.py)."""
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,8 +81,8 @@ def test_the_buffers_are_no_less_than_what_is_allocated(
     from engine.cache.kv import KvCache
     from engine.kernels import places
     from engine.kernels.program import Buffer
-    from engine.load import ARCHITECTURES
     from engine.models import mixture, parts
+    from engine.models.registry import family
     from engine.weights.store import Store
 
     made: list[Buffer] = []
@@ -97,7 +96,7 @@ def test_the_buffers_are_no_less_than_what_is_allocated(
     gguf = read_gguf(make(tmp_path / "m.gguf"))
     shape, store = DecoderShape.read(gguf), Store(gguf)
     try:
-        model = importlib.import_module(ARCHITECTURES[shape.architecture]).Model(shape, store)
+        model = family(shape.architecture).Model(shape, store)
         kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16")
         assert kv.n_bytes == cache_bytes(shape, n_ctx, "f16", "f16")
         model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), out_rows(parallel), threads))

@@ -22,7 +22,7 @@ from engine.gguf.writer import write_gguf
 from engine.kernels.places import Places
 from engine.kernels.program import Buffer
 from engine.load import EngineOptions, load_engine
-from engine.models.qwen3moe import Model
+from engine.models.qwen3 import Model
 from engine.models.shape import DecoderShape
 from engine.sampling import Sampling
 from tests.blocks import quantise
@@ -76,8 +76,8 @@ def test_an_expert_may_lie_anywhere_and_is_found_by_the_table_alone(engine: Engi
     places, ids = model_of(engine).places, ids_of()
     before = logits(engine, ids)
     elsewhere = []
-    for layer, w in enumerate(model_of(engine).layers):
-        for part, m in enumerate((w.experts.gate, w.experts.up, w.experts.down)):
+    for layer, w in enumerate(model_of(engine).mixtures):
+        for part, m in enumerate(w.parts):
             for expert in range(0, m.count, 2):
                 copy = Buffer(m.n_bytes)
                 ctypes.memmove(copy.address, int(places.words[layer, expert, part]), m.n_bytes)
@@ -104,7 +104,7 @@ def test_only_the_experts_of_a_row_are_touched(engine: Engine, tmp_path: Path) -
 def _used(engine: Engine, layer: int) -> set[int]:
     """The experts whose gate, taken away, changes the logits of a first token."""
     places, want, found = model_of(engine).places, logits(engine, [5]), set()
-    nothing = Buffer(model_of(engine).layers[layer].experts.gate.n_bytes)
+    nothing = Buffer(model_of(engine).mixtures[layer].gate.n_bytes)
     for expert in range(places.n_experts):
         kept = int(places.words[layer, expert, 0])
         places.words[layer, expert, 0] = nothing.address

@@ -1,0 +1,69 @@
+"""What all decoders share: embedding, layers, last norm, output. Not here: the layers, which are the families' own.
+
+    x = embed(tokens)        open
+    x = layer(x) for each    the family's `record`
+    output(norm(x))          close
+"""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from engine.kernels.step import N_OUT
+from engine.models.claims import Claims, Scope
+from engine.models.ffn import ExpertLayer
+from engine.models.shape import ROPE_FREQS, DecoderShape
+
+if TYPE_CHECKING:
+    from engine.kernels.places import Places
+    from engine.models.parts import Parts
+    from engine.weights.experts import ExpertCache
+
+
+class Decoder:
+    """Claims its tensors; `record` writes the forward pass down once they are placed.
+
+    `mixtures` are the experts of those layers that have some, in order. Where each expert lies stands in `places`:
+    recording fills it for experts that lie in the file's order, a `cache` that is set before as it reads them.
+    """
+
+    layer: ClassVar[type[Any]]
+    """Of one layer: made of its claims and the shape, with its experts, if any, as `ffn`."""
+
+    def __init__(self, shape: DecoderShape, store: Claims) -> None:
+        self.shape = shape
+        self.embedding = store.table("token_embd.weight", shape.n_embd, shape.n_vocab)
+        self.layers = [self.layer(Scope(store, i), shape) for i in range(shape.n_layers)]
+        self.output_norm = store.vector("output_norm.weight", shape.n_embd)
+        self.output = (
+            store.tied(self.embedding) if shape.tied else store.matrix("output.weight", shape.n_embd, shape.n_vocab)
+        )
+        self.rope_factors = store.floats(ROPE_FREQS, shape.rope_dim // 2)
+        self.mixtures = [ffn for ffn in (layer.ffn for layer in self.layers) if isinstance(ffn, ExpertLayer)]
+        self.cache: ExpertCache | None = None
+        self._places: Places | None = None
+
+    @property
+    def places(self) -> "Places":
+        from engine.kernels.places import Places
+
+        if self._places is None:
+            self._places = Places(len(self.mixtures), self.shape.n_experts)
+        return self._places
+
+    def record(self, parts: "Parts") -> None:
+        """The forward pass of a step, up to the tokens of its output rows."""
+        raise NotImplementedError
+
+    def open(self, parts: "Parts") -> None:
+        """x = embed(tokens)."""
+        if self.mixtures:
+            from engine.models.mixture import Mixture
+
+            parts.mixture = Mixture(parts, self.places, self.mixtures, self.shape.n_used, self.cache)
+        parts.embed(self.embedding)
+
+    def close(self, parts: "Parts") -> None:
+        """Logits of the output rows, and a token from each that has a sampler."""
+        n = parts.norm(self.output_norm, self.output, rows=N_OUT)
+        parts.matmul(self.output, n, parts.logits, parts.ld_logits, rows=N_OUT)
+        parts.program.barrier()
+        parts.sample()

@@ -1,0 +1,88 @@
+"""Feed-forward halves of layers: gated, or a mixture of such. Not here: the ops, how experts are chosen (mixture.py).
+
+    gated     x += down(silu(gate(n)) * up(n))                                  Shazeer 2020 (arXiv:2002.05202)
+    mixture   x += sum of p_e * down_e(silu(gate_e(n)) * up_e(n))               Shazeer et al. 2017 (arXiv:1701.06538)
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.models.claims import Scope
+from engine.models.shape import DecoderShape, Routing
+
+if TYPE_CHECKING:
+    from engine.models.parts import Act, Parts
+    from engine.weights.tensor import ExpertMatrix, Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Gated:
+    """One layer's gate, up (n_embd -> n_ff) and down."""
+
+    gate: "Matrix"
+    up: "Matrix"
+    down: "Matrix"
+
+    @classmethod
+    def claim(cls, at: Scope, n_embd: int, n_ff: int, suffix: str = "") -> "Gated":
+        return cls(
+            gate=at.matrix(f"ffn_gate{suffix}", n_embd, n_ff),
+            up=at.matrix(f"ffn_up{suffix}", n_embd, n_ff),
+            down=at.matrix(f"ffn_down{suffix}", n_ff, n_embd),
+        )
+
+    @property
+    def inputs(self) -> "tuple[Matrix, ...]":
+        """What multiplies with the layer's input."""
+        return self.gate, self.up
+
+    def record(self, parts: "Parts", n: "Act", *, post_norm: "Vector | None" = None) -> None:
+        """`post_norm`: what joins x is normalised."""
+        parts.add_product(self.down, parts.swiglu(self.gate, self.up, n, self.down), post_norm=post_norm)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpertLayer:
+    """One layer's router (n_embd -> experts) and experts."""
+
+    router: "Matrix"
+    gate: "ExpertMatrix"
+    up: "ExpertMatrix"
+    down: "ExpertMatrix"
+    routing: Routing
+
+    @classmethod
+    def claim(cls, at: Scope, s: DecoderShape) -> "ExpertLayer":
+        return cls(
+            router=at.matrix("ffn_gate_inp", s.n_embd, s.n_experts),
+            gate=at.experts("ffn_gate_exps", s.n_embd, s.n_ff_exp, s.n_experts),
+            up=at.experts("ffn_up_exps", s.n_embd, s.n_ff_exp, s.n_experts),
+            down=at.experts("ffn_down_exps", s.n_ff_exp, s.n_embd, s.n_experts),
+            routing=s.routing,
+        )
+
+    @property
+    def inputs(self) -> "tuple[Matrix, ...]":
+        """What multiplies with the layer's input."""
+        return self.router, self.gate.whole, self.up.whole
+
+    @property
+    def parts(self) -> "tuple[ExpertMatrix, ExpertMatrix, ExpertMatrix]":
+        """Gate, up and down."""
+        return self.gate, self.up, self.down
+
+    @property
+    def expert_bytes(self) -> int:
+        """Gate, up and down of one expert."""
+        return sum(m.n_bytes for m in self.parts)
+
+    def record(self, parts: "Parts", n: "Act") -> None:
+        assert parts.mixture is not None
+        parts.mixture.record(self, n)
+
+
+def feed_forward(at: Scope, s: DecoderShape) -> Gated | ExpertLayer:
+    """What a layer has of the two: experts where the model has any, but for its first n_dense layers."""
+    if s.n_experts and at.i >= s.n_dense:
+        return ExpertLayer.claim(at, s)
+    return Gated.claim(at, s.n_embd, s.n_ff)
