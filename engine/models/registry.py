@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # general.architecture -> module of the family
 ARCHITECTURES = {
     "llama": "engine.models.llama",
+    "olmoe": "engine.models.olmoe",
     "qwen3": "engine.models.qwen3",
     "qwen3moe": "engine.models.qwen3",
 }
