@@ -21,6 +21,7 @@ ARCHITECTURES = {
     "olmoe": "engine.models.olmoe",
     "qwen3": "engine.models.qwen3",
     "qwen3moe": "engine.models.qwen3",
+    "smollm3": "engine.models.smollm3",
 }
 
 
