@@ -58,7 +58,7 @@ class Layers:
             module.put_k(x[0, r].ctypes.data, self.head_dim, r, part.ctypes.data)
             module.put_v(x[1, r].ctypes.data, self.head_dim, r, part.ctypes.data + self.kv.k_bytes)
         for page in self.sequence.pages:
-            self.kv.page(page).reshape(-1, self.kv.head_bytes)[:] = part
+            self.kv.pools[0].page(page).reshape(-1, self.kv.head_bytes)[:] = part
 
     def _record(self, kind: str, threads: int) -> Recorded:
         module, program, width = kv_module(kind), Program(), self.n_heads * self.head_dim
@@ -96,7 +96,7 @@ class Layers:
     def decode(self, depth: int) -> dict[str, float]:
         """Of one token: milliseconds, GB/s."""
         s = median(self.seconds(depth, 1) for _ in range(TOKENS))
-        return {"ms": s * 1e3, "gb_per_s": (depth + 1) * self.kv.page_bytes / step.PAGE / s / 1e9}
+        return {"ms": s * 1e3, "gb_per_s": (depth + 1) * self.kv.pools[0].page_bytes / step.PAGE / s / 1e9}
 
     def prompt(self, depth: int) -> dict[str, float]:
         """Of ROWS ids behind `depth` others: milliseconds per id, 10^9 multiply-adds per second."""

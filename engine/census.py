@@ -31,8 +31,11 @@ def census(store: Store, load_mode: str) -> tuple[Home, ...]:
         held[vector.name] = (vector.k * 4, "held") if load_mode == "stream" else (0, "mapped")
     for table in store.tables:
         held[table.name] = (0, "rows" if table.ring else "mapped")
-    for matrix in store.matrices:  # a tied table is a matrix too, and that counts
-        held[matrix.name] = _held(matrix, load_mode)
+    multiplied: dict[str, tuple[int, str]] = {}
+    for matrix in store.matrices:  # two may be halves of one tensor
+        n_bytes, rest = _held(matrix, load_mode)
+        multiplied[matrix.name] = multiplied.get(matrix.name, (0, ""))[0] + n_bytes, rest
+    held |= multiplied  # a tied table is a matrix too, and that counts
     homes = [_home(store, name, n_bytes, rest, load_mode) for name, (n_bytes, rest) in held.items()]
     return tuple(sorted(homes, key=lambda home: home.offset))
 

@@ -117,10 +117,13 @@ def macs_of(tensors: Iterable[TensorInfo], is_tied: bool, experts: Experts | Non
     return values["attention"] + values["ffn"] + values["output"] + routed + is_tied * values["embedding"]
 
 
-def cache_bytes(shape: DecoderShape, n_ctx: int, type_k: str, type_v: str, n_seqs: int = 1) -> int:
-    """Bytes of `n_seqs` whole contexts of cached keys and values."""
+def cache_bytes(
+    shape: DecoderShape, n_ctx: int, type_k: str, type_v: str, n_seqs: int = 1, ubatch_size: int = 512
+) -> int:
+    """Bytes of `n_seqs` whole contexts of cached keys and values; a window keeps what `ubatch_size` rows look at."""
     heads = [shape.n_kv_heads] * shape.n_layers
-    return n_seqs * kv_bytes(heads, shape.head_dim, shape.head_dim, n_ctx, type_k, type_v)
+    dim = shape.head_dim
+    return n_seqs * kv_bytes(heads, dim, dim, n_ctx, type_k, type_v, shape.windows, ubatch_size)
 
 
 def out_rows(parallel: int) -> int:
@@ -135,11 +138,11 @@ def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: in
     rows = min(ubatch_size, whole_pages(n_ctx))
     # Activations are kept as float32 and as blocks of 96 bytes per 32 values, for whichever types read them.
     acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 7 * (shape.n_embd + n_q)
-    acts += 8 * (shape.n_ff + shape.n_ff_shared)
+    acts += 8 * (shape.n_ff + shape.n_ff_shared) + 4 * shape.n_embd * shape.joins_apart
     tiles, logits = whole_pages(n_ctx) // PAGE, 4 * out_rows(parallel) * (shape.n_vocab + 7)
     partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
     scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024
-    whole = rows * acts + partials + 4 * shape.rope_dim * n_ctx + logits + threads * scratch
+    whole = rows * acts + partials + 4 * shape.rope_dim * n_ctx * shape.n_rotations + logits + threads * scratch
     return whole + (_mixture_bytes(shape, rows, threads) if shape.n_experts else 0)
 
 

@@ -104,7 +104,7 @@ class Engine:
             self._words[step.CANCEL // 8] = 0  # meant for a sequence that is gone
         kv = self._m.kv.open() if like is None else like.kv.fork()
         if like is not None:
-            kv.truncate(_common(prompt[:-1], like.prompt[: kv.length]))
+            kv.truncate(kv.reusable(_common(prompt[:-1], like.prompt[: kv.length])))
         room = self.info.n_ctx - len(prompt)
         seq = Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
         if self._m.speculate is not None:
@@ -115,7 +115,7 @@ class Engine:
         """What `open` would give, on the pages of `seq`, which is dead then: its first `keep` positions hold what `ids`
         begin with, and are not read again where they have been."""
         prompt = self._checked(ids)
-        seq.kv.truncate(min(keep, seq.kv.length, len(prompt) - 1))
+        seq.kv.truncate(seq.kv.reusable(min(keep, seq.kv.length, len(prompt) - 1)))
         sampler = SamplerSlot(sampling, self.info.n_vocab, ids)
         room = self.info.n_ctx - len(prompt)
         return Sequence(prompt, seq.kv, sampler, min(n_predict, room), seq.eog_ids, sampler.seed, seq.kv.length)

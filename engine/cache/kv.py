@@ -1,41 +1,39 @@
-"""Pages of keys and values: the arena, who holds which page, page tables. Not here: sizes (layout.py),
-a page's inside (kernels/kv_*.py).
+"""Keys and values of sequences: page tables, growing, sharing, cutting back. Not here: pages (pool.py), sizes
+(layout.py), a page's inside (kernels/kv_*.py).
 
-A page holds 256 positions of all layers and KV heads, so a position costs one page table entry for the whole model:
+A page holds 256 positions of all layers and KV heads that keep the same positions, so a position costs one page table
+entry for all of them. Layers with a window have pages of their own, which are given back once nobody can look at them:
 
     page          [layer][kv head][K part][V part]
-    page table    int64 [n_pages]: address of each page, read by the kernels through the step block
+    page table    int64 [pools][n_ctx / 256]: address of each page, read by the kernels through the step block; 0 for
+                  one that is not there (not yet, or not any more)
 
 A page may belong to several sequences. Whoever writes into a shared page copies it first, so a fork costs nothing until
-it goes its own way. Memory is reserved at once and touched when it is written.
+it goes its own way.
 """
 
-import mmap
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.layout import PAGE, row_bytes, whole_pages
-from engine.errors import Busy, UsageError
-from engine.kernels.regions import address_of, live
-
-
-class KvFull(Busy):
-    """No free page is left for a sequence that grows."""
-
-    code = "kv_cache_full"
+from engine.cache.layout import BACK, PAGE, kept_positions, row_bytes, whole_pages
+from engine.cache.pool import KvFull, PagePool
+from engine.errors import UsageError
+from engine.kernels.regions import address_of
 
 
 class KvCache:
-    """An arena of pages for up to n_seqs sequences of up to n_ctx positions each (rounded up to a page).
+    """Pages for up to n_seqs sequences of up to n_ctx positions each (rounded up to a page).
 
-    `n_pages` pages in all; None is room for n_seqs whole contexts, with which no page is ever missing.
+    `windows`: for each layer the positions it sees, 0 for all; `rows`: the most a step adds to a sequence. `n_pages`:
+    in all, of a cache without windows; None is room for n_seqs whole contexts, with which no page is ever missing.
     `layer_bytes` and `head_bytes` are the strides inside a page, `k_bytes` the size of a head's K part.
     """
 
     def __init__(
         self, n_ctx: int, n_layers: int, n_kv_heads: int, head_dim: int, type_k: str, type_v: str, n_seqs: int = 1,
-        n_pages: int | None = None,
+        n_pages: int | None = None, windows: Sequence[int] = (), rows: int = 512,
     ) -> None:  # fmt: skip
         if n_ctx < 1:
             raise UsageError(f"a context of {n_ctx} positions holds nothing; ask for 1 or more", param="ctx_size")
@@ -44,24 +42,40 @@ class KvCache:
         self.v_bytes = PAGE * row_bytes(type_v, head_dim, "cache_type_v")
         self.head_bytes = self.k_bytes + self.v_bytes
         self.layer_bytes = n_kv_heads * self.head_bytes
-        self.page_bytes = n_layers * self.layer_bytes
-        self.n_ctx = whole_pages(n_ctx)
-        self.n_pages = n_seqs * self.n_ctx // PAGE if n_pages is None else n_pages
-        self.n_bytes = self.n_pages * self.page_bytes
-        self._arena = mmap.mmap(-1, self.n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._bytes: NDArray[np.uint8] = np.frombuffer(self._arena, np.uint8)
-        self.address = int(self._bytes.ctypes.data)
-        for page in range(self.n_pages):
-            live(self, self.address + page * self.page_bytes, self.page_bytes)
-        self._holders = np.zeros(self.n_pages, np.int64)
-        self._free = list(range(self.n_pages - 1, -1, -1))
-        self._used: set[int] = set()  # pages that may hold memory
+        self.n_ctx, self.rows = whole_pages(n_ctx), rows
+        kept = [kept_positions(self.n_ctx, window, rows) for window in windows or [0] * n_layers]
+        sizes = sorted(set(kept), reverse=True)
+        assert len(kept) == n_layers and (n_pages is None or sizes == [self.n_ctx]), (n_layers, kept, n_pages)
+        self._places = [(sizes.index(n), kept[:i].count(n)) for i, n in enumerate(kept)]
+        self.pools: list[PagePool] = []
+        for n in sizes:
+            window = max(windows[i] for i in range(n_layers) if kept[i] == n) if n < self.n_ctx else 0
+            count = n_seqs * n // PAGE if n_pages is None else n_pages
+            self.pools.append(PagePool(count, kept.count(n) * self.layer_bytes, window))
         self.sequences: list[KvSequence] = []
+
+    def place(self, layer: int) -> tuple[int, int]:
+        """Of a layer: bytes from the start of a page table to its pool's part, bytes from the start of a page to it."""
+        pool, i = self._places[layer]
+        assert (i + 1) * self.layer_bytes <= self.pools[pool].page_bytes, layer
+        return pool * self.n_ctx // PAGE * 8, i * self.layer_bytes
+
+    def sees(self, layer: int) -> int:
+        """The most positions that a row may look at in a layer; 0: all."""
+        return self.pools[self._places[layer][0]].window
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(pool.n_bytes for pool in self.pools)
+
+    @property
+    def n_pages(self) -> int:
+        return sum(pool.n_pages for pool in self.pools)
 
     @property
     def n_free(self) -> int:
         """Pages nobody holds."""
-        return len(self._free)
+        return sum(pool.n_free for pool in self.pools)
 
     def open(self) -> "KvSequence":
         """A sequence of length 0; KvFull when n_seqs are open."""
@@ -76,40 +90,64 @@ class KvCache:
 
     def populate(self) -> None:
         """Have all pages in memory now; a page that was never written takes none."""
-        self._bytes[:: mmap.PAGESIZE] = 0
+        for pool in self.pools:
+            pool.populate()
 
     def release_memory(self) -> int:
         """Give free pages back to the system; returns their bytes. They read as zeros when they are used again."""
-        given = 0
-        for page in sorted(self._used.intersection(self._free)):
-            start = -(-page * self.page_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
-            end = (page + 1) * self.page_bytes // mmap.PAGESIZE * mmap.PAGESIZE
-            if end > start:
-                self._arena.madvise(mmap.MADV_DONTNEED, start, end - start)
-                given += end - start
-            self._used.discard(page)
-        return given
+        return sum(pool.release_memory() for pool in self.pools)
 
-    def _take(self) -> int:
-        if not self._free:
-            raise KvFull(
-                f"all {self.n_pages} pages ({self.n_pages * PAGE} positions) of the key-value cache are in use; "
-                "start with a larger --ctx-size or --parallel"
-            )
-        page = self._free.pop()
-        self._used.add(page)
-        self._holders[page] = 1
-        return page
 
-    def _drop(self, page: int) -> None:
-        self._holders[page] -= 1
-        assert self._holders[page] >= 0, f"page {page} dropped once too often"
-        if self._holders[page] == 0:
-            self._free.append(page)
+class Strand:
+    """A sequence's pages in one pool: of tiles first, first + 1, ... of 256 positions; `table` says where they lie."""
 
-    def page(self, index: int) -> NDArray[np.uint8]:
-        """The bytes of a page."""
-        return self._bytes[index * self.page_bytes : (index + 1) * self.page_bytes]
+    def __init__(self, pool: PagePool, table: NDArray[np.int64]) -> None:
+        self.pool, self.table = pool, table
+        self.first = 0
+        self.pages: list[int] = []
+
+    @property
+    def end(self) -> int:
+        """The first tile behind the last page."""
+        return self.first + len(self.pages)
+
+    def opens(self, position: int) -> int:
+        """The first tile that a row at `position` looks at."""
+        return max(0, position + 1 - self.pool.window) // PAGE if self.pool.window else 0
+
+    def let_go(self, length: int) -> None:
+        """Give back what no row from `length` on looks at, nor would after going BACK."""
+        while self.pages and self.first < self.opens(length - BACK):
+            self.pool.drop(self.pages.pop(0))
+            self.table[self.first] = 0
+            self.first += 1
+
+    def shared(self, length: int) -> list[int]:
+        """Tiles from the one of position `length` on that others hold too."""
+        return [i for i in range(max(self.first, length // PAGE), self.end) if self.pool.is_shared(self.of(i))]
+
+    def of(self, tile: int) -> int:
+        return self.pages[tile - self.first]
+
+    def append(self, page: int) -> None:
+        self.table[self.end] = self.pool.address_of(page)
+        self.pages.append(page)
+
+    def own(self, tile: int, has_text: bool) -> None:
+        """Have a page of our own in place of a shared one, with what it holds."""
+        old, new = self.of(tile), self.pool.take()
+        if has_text:
+            self.pool.page(new)[:] = self.pool.page(old)
+        self.pool.drop(old)
+        self.pages[tile - self.first] = new
+        self.table[tile] = self.pool.address_of(new)
+
+    def cut(self, n_tiles: int) -> None:
+        """Give back the pages of tiles from n_tiles on."""
+        while self.pages and self.end > n_tiles:
+            self.table[self.end - 1] = 0
+            self.pool.drop(self.pages.pop())
+        self.first = min(self.first, n_tiles)
 
 
 class KvSequence:
@@ -118,66 +156,73 @@ class KvSequence:
     def __init__(self, cache: KvCache) -> None:
         self.cache = cache
         self.length = 0
-        self.pages: list[int] = []
-        self.table: NDArray[np.int64] = np.zeros(cache.n_ctx // PAGE, np.int64)
+        n = cache.n_ctx // PAGE
+        self.table: NDArray[np.int64] = np.zeros(len(cache.pools) * n, np.int64)
         self.address = address_of(self.table)
+        self.strands = [Strand(pool, self.table[i * n : i * n + n]) for i, pool in enumerate(cache.pools)]
+
+    @property
+    def pages(self) -> list[int]:
+        """Those of the layers that keep most."""
+        return self.strands[0].pages
 
     def reserve(self, n: int) -> None:
-        """Make positions length..length+n-1 writable: takes pages and copies a shared one; KvFull changes nothing."""
+        """Make positions length..length+n-1 writable: takes pages and copies a shared one; after KvFull all is as good
+        as before."""
         end = self.length + n
         if end > self.cache.n_ctx:
             raise KvFull(
                 f"{end} positions are more than the context of {self.cache.n_ctx}; start with a larger --ctx-size"
             )
-        first = self.length // PAGE
-        last = len(self.pages)
-        shared = [i for i in range(first, last) if self.cache._holders[self.pages[i]] > 1] if n else []
-        fresh = max(0, -(-end // PAGE) - last)
-        if len(shared) + fresh > self.cache.n_free:
-            raise KvFull(
-                f"{len(shared) + fresh} more pages of 256 positions are needed and {self.cache.n_free} are free; "
-                "start with a larger --ctx-size or --parallel"
-            )
-        for i in shared:
-            old, new = self.pages[i], self.cache._take()
-            if i * PAGE < self.length:
-                self.cache.page(new)[:] = self.cache.page(old)
-            self.cache._drop(old)
-            self._set(i, new)
-        for i in range(last, last + fresh):
-            self.pages.append(-1)
-            self._set(i, self.cache._take())
+        assert len(self.strands) == 1 or n <= self.cache.rows, (n, self.cache.rows)
+        tiles = -(-end // PAGE)
+        shared: list[list[int]] = []
+        for strand in self.strands:
+            strand.let_go(self.length)
+            shared.append(strand.shared(self.length) if n else [])
+            wanted = len(shared[-1]) + max(0, tiles - strand.end)
+            if wanted > strand.pool.n_free:
+                raise KvFull(
+                    f"{wanted} more pages of 256 positions are needed and {strand.pool.n_free} are free; "
+                    "start with a larger --ctx-size or --parallel"
+                )
+        for strand, some in zip(self.strands, shared, strict=True):
+            for tile in some:
+                strand.own(tile, has_text=tile * PAGE < self.length)
+            while strand.end < tiles:
+                strand.append(strand.pool.take())
 
     def advance(self, n: int) -> None:
         """Positions that a step has written and that now count."""
         self.length += n
-        assert self.length <= len(self.pages) * PAGE, f"length {self.length} over {len(self.pages)} pages"
+        assert all(self.length <= strand.end * PAGE for strand in self.strands), f"length {self.length}"
+
+    def reusable(self, length: int) -> int:
+        """How much can be kept of the first `length` positions: all, or nothing where a layer with a window has already
+        given back what the next row would look at."""
+        assert 0 <= length <= self.length, f"{length} of {self.length}"
+        return length if all(s.first <= s.opens(length) for s in self.strands) else 0
 
     def truncate(self, length: int) -> None:
-        """Forget positions from `length` on; whole pages behind it are given back."""
-        assert 0 <= length <= self.length, f"truncate to {length} of {self.length}"
+        """Forget positions from `length` on, which is `reusable`; whole pages behind it are given back."""
+        assert length == self.reusable(length), f"truncate to {length} of {self.length}"
         self.length = length
-        while len(self.pages) > -(-length // PAGE):
-            self.cache._drop(self.pages.pop())
-            self.table[len(self.pages)] = 0
+        for strand in self.strands:
+            strand.cut(-(-length // PAGE))
 
     def fork(self) -> "KvSequence":
         """Another sequence with the same positions; pages are shared until one of the two writes into them."""
         other = self.cache.open()
         other.length = self.length
-        for i in range(-(-self.length // PAGE)):
-            self.cache._holders[self.pages[i]] += 1
-            other.pages.append(-1)
-            other._set(i, self.pages[i])
+        for mine, its in zip(self.strands, other.strands, strict=True):
+            its.first = mine.first
+            for tile in range(mine.first, -(-self.length // PAGE)):
+                mine.pool.hold(mine.of(tile))
+                its.append(mine.of(tile))
         return other
 
     def close(self) -> None:
         """Give every page back; closing twice does nothing."""
         if self in self.cache.sequences:
             self.cache.sequences.remove(self)
-            self.length = 0
             self.truncate(0)
-
-    def _set(self, i: int, page: int) -> None:
-        self.pages[i] = page
-        self.table[i] = self.cache.address + page * self.cache.page_bytes

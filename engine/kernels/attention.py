@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.kernels.curves import capped8
 from engine.kernels.jit import inner, op
 from engine.kernels.kv import TILE, WIDTH, page_of
 from engine.kernels.program import Buffer
@@ -32,7 +33,7 @@ from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS, REPLICATE
 from engine.kernels.sync import atomic_add, invoke_row, invoke_scores
 from engine.kernels.vmath import exp8, greater, head_only, lane0
 
-LD, N_HEADS, N_KV, HEAD_DIM, LAYER, HEAD_BYTES, K_BYTES, WINDOW, SINKS, SOFT_CAP = range(0, 80, 8)
+LD, N_HEADS, N_KV, HEAD_DIM, LAYER, HEAD_BYTES, K_BYTES, WINDOW, SINKS, SOFT_CAP, TABLE = range(0, 88, 8)
 HEADER = 32  # bytes before the values of a partial
 MASKED = np.float32(-1e30)
 ROWS = WIDTH  # most rows that share reads: whatever the group, their queries are whole sets of WIDTH
@@ -46,14 +47,16 @@ def kv_module(kv_type: str) -> Any:
 
 def layer_block(
     ld: int, n_heads: int, n_kv_heads: int, head_dim: int, offset: int, head_bytes: int, k_bytes: int,
-    window: int = 0, soft_cap: float = 0.0, sinks: int = 0,
+    window: int = 0, soft_cap: float = 0.0, sinks: int = 0, table: int = 0,
 ) -> Buffer:  # fmt: skip
     """A layer's constants: floats of a row of qkv, heads, offset in a page, bytes of one kv head there (K and V), its
-    K bytes; positions a row sees (0: all), soft cap (0: none), address of f32 [n_heads] sinks (0: none)."""
+    K bytes; positions a row sees (0: all), soft cap (0: none), address of f32 [n_heads] sinks (0: none); bytes from the
+    start of a page table to the layer's part of it."""
     assert head_dim % 8 == 0 and n_heads % n_kv_heads == 0 and window >= 0 and soft_cap >= 0.0
-    block = Buffer(80)
+    block = Buffer(88)
     block.view(np.int64)[:9] = ld, n_heads, n_kv_heads, head_dim, offset, head_bytes, k_bytes, window, sinks
     block.view(np.float32)[SOFT_CAP // 4] = soft_cap
+    block.view(np.int64)[TABLE // 8] = table
     return block
 
 
@@ -79,22 +82,13 @@ def _lowest(position, window):
 
 
 @inner
-def _cap(s, first, end, cap):
-    """Scores from byte `first` to `end` at s become cap * tanh(s / cap), tanh x = 1 - 2 / (e^2x + 1): to 2e-7 cap."""
-    one, both = sp_f32x8(np.float32(1.0)), sp_f32x8(np.float32(2.0) / cap)
-    for i in range(first, end, 32):
-        grown = add_f32x8(exp8(mul_f32x8(ld_f32x8(s + i), both)), one)
-        tanh = sub_f32x8(one, div_f32x8(sp_f32x8(np.float32(2.0)), grown))
-        st_f32x8(s + i, mul_f32x8(tanh, sp_f32x8(cap)))
-
-
-@inner
 def _soften(s, first, low, n, n_all, cap, head):
     """Scores low..n-1 at s become weights e^(score - greatest), others of first..n_all-1 zeros; greatest and sum to
     head. The sum has eight lanes (position % 8), each ascending, folded by a fixed tree."""
     begin, end, masked = low // 8 * 32, (n + 7) // 8 * 32, sp_f32x8(MASKED)
     if cap > np.float32(0.0):
-        _cap(s, begin, end, cap)
+        for i in range(begin, end, 32):
+            st_f32x8(s + i, capped8(ld_f32x8(s + i), cap))
     if n % 8 != 0:
         at = s + end - 32
         st_f32x8(at, head_only(i32_of(n % 8), ld_f32x8(at), masked))
@@ -124,7 +118,7 @@ def _partials(o, st, row, i, m, group, tile, kv, q, w, out):
     layer, start = ld_i64(o + 16), tile * PAGE
     head_dim, q_bytes, window = ld_i64(layer + HEAD_DIM), ld_i64(layer + HEAD_DIM) * 4, ld_i64(layer + WINDOW)
     cap, out_bytes = ld_f32(layer + SOFT_CAP), HEADER + head_dim * 4
-    keys = page_of(st, row, tile) + ld_i64(layer + LAYER) + kv * ld_i64(layer + HEAD_BYTES)
+    keys = page_of(st, row, tile, ld_i64(layer + TABLE)) + ld_i64(layer + LAYER) + kv * ld_i64(layer + HEAD_BYTES)
     n = min(PAGE, _position(st, row + (i + m - 1) // group) + 1 - start)
     first = max(0, _lowest(_position(st, row + i // group), window) - start) // FIRST * FIRST
     invoke_scores(ld_i64(o + 32), keys, q + i * q_bytes, q_bytes, m, first, n, head_dim, w)

@@ -20,7 +20,8 @@ of Qwen3-30B) are kept.
 
 from engine.kernels.act import BLOCK, act_bytes, copy, emit
 from engine.kernels.chunks import ROWS, take
-from engine.kernels.gated import HIDDEN, silu_times
+from engine.kernels.curves import SILU, bend_times
+from engine.kernels.gated import HIDDEN
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import TOKENS
 from engine.kernels.matmul import scratch_bytes as product_bytes
@@ -109,7 +110,7 @@ def gate_up(o, tid, nth, st):
                 _product(ld_i64(o + 56), up_w, up_x, tokens, t, n, ld_i64(o + 72), up, p0, p1, scratch)
                 for j in range(n):
                     h = gate + j * HIDDEN * 4
-                    silu_times(h, up + j * HIDDEN * 4, (p1 - p0) * 8)
+                    bend_times(h, up + j * HIDDEN * 4, (p1 - p0) * 8, SILU)
                     copy(h, (p1 - p0) * 8, out + ((s + j) * n_ff + column) * 4)
 
 

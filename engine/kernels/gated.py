@@ -1,39 +1,28 @@
-"""The gated feed-forward's first half in one op: silu(gate x) * (up x). Not here: what follows (act.py, matmul.py).
+"""The gated feed-forward's first half in one op: curve(gate x) * (up x). Not here: curves (curves.py), what follows.
 
-    swiglu record   1 gate w   2 its kernel   3 its act   4 blocks in its row   5 up w   6 its kernel   7 its act
+    record          1 gate w   2 its kernel   3 its act   4 blocks in its row   5 up w   6 its kernel   7 its act
                     8 blocks   9 bytes between threads' act copies   10 hidden rows of this op
                     11 out f32 [rows][n_ff], at its first one   12 scratch   13 bytes between threads
                     14 n_ff   15 counter
 
 A chunk is at most 64 hidden rows of both matrices for all tokens: the products never leave L2 and need no barrier of
-their own (Shazeer 2020, arXiv:2002.05202).
+their own (swiglu, geglu: Shazeer 2020, arXiv:2002.05202).
 """
 
 from engine.kernels.act import copy
 from engine.kernels.chunks import take
+from engine.kernels.curves import GELU, RELU2, SILU, bend_times
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import multiply
-from engine.kernels.simd import (
-    add_f32x8, div_f32x8, f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32x8, sub_f32x8, z_f32x8,
-)  # fmt: skip
+from engine.kernels.simd import ld_i64
 from engine.kernels.step import N_ROWS, REPLICATE
-from engine.kernels.vmath import exp8
 
 HIDDEN = 64  # most rows of gate and up in a chunk
 FEWEST = 16  # with many tokens, where 64 take 0.2 ms and more and the others would wait for the last ones
 
 
 @inner
-def silu_times(gate, up, k):
-    one = sp_f32x8(f32(1.0))
-    for i in range(0, k * 4, 32):
-        g = ld_f32x8(gate + i)
-        s = div_f32x8(g, add_f32x8(one, exp8(sub_f32x8(z_f32x8(), g))))
-        st_f32x8(gate + i, mul_f32x8(s, ld_f32x8(up + i)))
-
-
-@op
-def swiglu(o, tid, nth, st):
+def _gated(o, tid, nth, st, curve):
     T, n, n_ff = ld_i64(st + N_ROWS), ld_i64(o + 80), ld_i64(o + 112)
     copies = tid * ld_i64(o + 72) if T <= REPLICATE else 0
     gate_act, up_act = ld_i64(o + 24) + copies, ld_i64(o + 56) + copies
@@ -54,5 +43,21 @@ def swiglu(o, tid, nth, st):
         multiply(ld_i64(o + 48), ld_i64(o + 40), up_act, T, ld_i64(o + 64), up - back, ld, p0, p1, scratch, 0)
         for t in range(T):
             h = gate + t * HIDDEN * 4
-            silu_times(h, up + t * HIDDEN * 4, k)
+            bend_times(h, up + t * HIDDEN * 4, k, curve)
             copy(h, k, out + (t * n_ff + first) * 4)
+
+
+@op
+def swiglu(o, tid, nth, st):
+    _gated(o, tid, nth, st, SILU)
+
+
+@op
+def geglu(o, tid, nth, st):
+    _gated(o, tid, nth, st, GELU)
+
+
+@op
+def reglu2(o, tid, nth, st):
+    """The gate's squared relu (BitNet b1.58 2B4T: Ma et al. 2025, arXiv:2504.12285)."""
+    _gated(o, tid, nth, st, RELU2)

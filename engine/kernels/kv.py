@@ -120,9 +120,9 @@ def value_at(v, head_dim, r, d, vec_bytes):
 
 
 @inner
-def page_of(st, row, tile):
-    """Address of page `tile` of a row's sequence."""
-    return ld_i64(ld_i64(ld_i64(st + PAGES) + row * 8) + tile * 8)
+def page_of(st, row, tile, table):
+    """Address of page `tile` of a row's sequence, from the part of its page table that begins at byte `table`."""
+    return ld_i64(ld_i64(ld_i64(st + PAGES) + row * 8) + table + tile * 8)
 
 
 @op
@@ -131,7 +131,8 @@ def store_k(o, tid, nth, st):
 
     words: 1 first key column of qkv f32 [rows][ld]; 2 ld (floats); 3 n_kv_heads; 4 head_dim; 5 rope_dim; 6 table;
     7 neox; 8 layer offset in a page; 9 bytes of one kv head there (K and V); 10 put_k of the K type;
-    11 weight of the norm f32 [head_dim] or 0; 12 its eps as float32; 15 counter.
+    11 weight of the norm f32 [head_dim] or 0; 12 its eps as float32; 13 the layer's part of a page table (bytes);
+    15 counter.
     """
     keys, ld, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
     rope_dim, table, neox = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56)
@@ -147,7 +148,7 @@ def store_k(o, tid, nth, st):
         if weight != 0:
             normalise(x, weight, head_dim, eps, x)
         rope(x, table + position * rope_dim * 4, rope_dim, neox)
-        part = page_of(st, row, position // PAGE) + layer + h * head_bytes
+        part = page_of(st, row, position // PAGE, ld_i64(o + 104)) + layer + h * head_bytes
         invoke_put(ld_i64(o + 80), x, head_dim, position % PAGE, part)
 
 
@@ -156,7 +157,8 @@ def store_v(o, tid, nth, st):
     """Store values.
 
     words: 1 first value column of qkv f32 [rows][ld]; 2 ld (floats); 3 n_kv_heads; 4 head_dim; 5 layer offset in a
-    page + the K bytes of a head; 6 bytes of one kv head there (K and V); 7 put_v of the V type; 15 counter.
+    page + the K bytes of a head; 6 bytes of one kv head there (K and V); 7 put_v of the V type;
+    8 the layer's part of a page table (bytes); 15 counter.
     """
     values, ld, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
     offset, head_bytes = ld_i64(o + 40), ld_i64(o + 48)
@@ -167,5 +169,5 @@ def store_v(o, tid, nth, st):
             return
         row, h = c // n_heads, c % n_heads
         position = ld_i64(ld_i64(st + POSITIONS) + row * 8)
-        part = page_of(st, row, position // PAGE) + offset + h * head_bytes
+        part = page_of(st, row, position // PAGE, ld_i64(o + 64)) + offset + h * head_bytes
         invoke_put(ld_i64(o + 56), values + (row * ld + h * head_dim) * 4, head_dim, position % PAGE, part)

@@ -3,14 +3,14 @@
     matmul record   1 w   2 address of the format's `panels` or `rows`   3 act   4 bytes between threads' copies
                     5 blocks in a row   6 y   7 bytes from token to token of y   8 panels   9 add to y?
                     10 scratch   11 bytes between threads   12 N_ROWS or N_OUT   13 fewest panels at once
-                    15 counter
+                    14 bias f32[8 * panels] or 0, joins y behind the product   15 counter
 
 Chunks of panels are handed out by a counter, the last ones small, so a slow core takes fewer.
 """
 
 from engine.kernels.chunks import take
 from engine.kernels.jit import inner, op
-from engine.kernels.simd import ld_i64
+from engine.kernels.simd import add_f32x8, ld_f32x8, ld_i64, st_f32x8
 from engine.kernels.step import REPLICATE
 from engine.kernels.sync import invoke_matmul
 
@@ -30,11 +30,21 @@ def multiply(body, w, act, T, n, y, ldy, p0, p1, scratch, add):
         invoke_matmul(body, w, act, T, t0, min(t0 + TOKENS, T), n, y, ldy, p0, p1, scratch, add)
 
 
+@inner
+def add_bias(y, ldy, T, bias, p0, p1):
+    """The bias of panels p0..p1 to T rows of y."""
+    for t in range(T):
+        for i in range(p0 * 32, p1 * 32, 32):
+            at = y + t * ldy + i
+            st_f32x8(at, add_f32x8(ld_f32x8(at), ld_f32x8(bias + i)))
+
+
 @op
 def matmul(o, tid, nth, st):
     w, body, act, n = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 40)
     y, ldy, n_panels, add = ld_i64(o + 48), ld_i64(o + 56), ld_i64(o + 64), ld_i64(o + 72)
     scratch, T, counter = ld_i64(o + 80) + tid * ld_i64(o + 88), ld_i64(st + ld_i64(o + 96)), ld_i64(o + 120)
+    bias = ld_i64(o + 112)
     if T <= REPLICATE:
         act += tid * ld_i64(o + 32)
     pairs, least = (n_panels + 1) // 2, (ld_i64(o + 104) + 1) // 2  # a pair side by side is faster than two alone
@@ -42,4 +52,7 @@ def matmul(o, tid, nth, st):
         p0, p1 = take(counter, pairs, nth, least, pairs)
         if p0 == pairs:
             break
-        multiply(body, w, act, T, n, y, ldy, 2 * p0, min(2 * p1, n_panels), scratch, add)
+        last = min(2 * p1, n_panels)
+        multiply(body, w, act, T, n, y, ldy, 2 * p0, last, scratch, add)
+        if bias != 0:
+            add_bias(y, ldy, T, bias, 2 * p0, last)

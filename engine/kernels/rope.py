@@ -6,7 +6,8 @@
 
 Scalings follow the papers as llama.cpp and transformers compute them: linear divides every angle by `factor`; yarn
 does so for slow pairs, leaves fast ones, mixes between and lengthens the vectors; llama3 divides by a factor per pair,
-which GGUF files carry as the tensor rope_freqs.weight (`freq_factors`).
+which GGUF files carry as the tensor rope_freqs.weight (`freq_factors`); longrope (Ding et al. 2024, arXiv:2402.13753)
+has other such factors and lengthens the vectors.
 
 Products and sums are rounded one by one, without fused multiply-add: the same bits on every CPU.
 """
@@ -72,6 +73,9 @@ def rope_table(
     elif kind == "llama3":
         if freq_factors is None:
             freq = freq / llama3_factors(rope_dim, base, scaling.factor, scaling.n_ctx_orig)
+    elif kind == "longrope":
+        assert freq_factors is not None, "longrope is its divisors"
+        length = scaling.attn_factor
     else:
         assert kind == "none", f"rope scaling {kind} is unknown here"
     angle = np.arange(n_ctx, dtype=np.float64)[:, None] * freq

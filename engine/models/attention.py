@@ -1,7 +1,7 @@
 """Attention of grouped queries as most families have it: q, k, v side by side, o back into x. Not here: the ops.
 
     q, k, v = products of n (+ biases);  q, k normalised by head or as a whole row, where there are weights for that
-    x += o(attend(rope(q), rope(k), v))
+    x += o(attend(rope(q), rope(k), v)), what is attended normalised where there is a weight for that
 
 Grouped queries: Ainslie et al. 2023 (arXiv:2305.13245); normalised heads: Henry et al. 2020 (arXiv:2010.04245).
 """
@@ -20,51 +20,49 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Attention:
-    """One layer's. `q_norm` and `k_norm` are as wide as a head or as all of them together."""
+    """One layer's. `inputs`, which multiply with the layer's input, are q, k and v or one matrix that is all three.
+    `q_norm` and `k_norm` are as wide as a head or as all of them together."""
 
-    q: "Matrix"
-    k: "Matrix"
-    v: "Matrix"
+    inputs: "tuple[Matrix, ...]"
     o: "Matrix"
-    biases: "tuple[Vector | None, ...]" = (None, None, None, None)
+    widths: tuple[int, int, int]
+    biases: "tuple[Vector | None, ...]" = (None, None, None)
+    o_bias: "Vector | None" = None
     q_norm: "Vector | None" = None
     k_norm: "Vector | None" = None
+    sub_norm: "Vector | None" = None
 
     @classmethod
     def claim(
-        cls, at: Scope, s: DecoderShape, *, biased: str = "", norms: tuple[int, int] | None = None
-    ) -> "Attention":
-        """`biased`: which of q, k, v and o have a bias; `norms`: the widths of attn_q_norm and attn_k_norm."""
+        cls, at: Scope, s: DecoderShape, *, biased: str = "", norms: tuple[int, int] | None = None,
+        is_fused: bool = False, has_sub_norm: bool = False,
+    ) -> "Attention":  # fmt: skip
+        """`biased`: which of q, k, v and o have a bias; `norms`: the widths of attn_q_norm and attn_k_norm; `is_fused`:
+        q, k and v are one tensor, attn_qkv."""
         n_q, n_k, n_v = s.n_heads * s.head_dim, s.n_kv_heads * s.head_dim, s.n_kv_heads * s.v_dim
+        n_attended = s.n_heads * s.v_dim
+        names = {"attn_qkv": n_q + n_k + n_v} if is_fused else {"attn_q": n_q, "attn_k": n_k, "attn_v": n_v}
         return cls(
-            q=at.matrix("attn_q", s.n_embd, n_q),
-            k=at.matrix("attn_k", s.n_embd, n_k),
-            v=at.matrix("attn_v", s.n_embd, n_v),
-            o=at.matrix("attn_output", s.n_heads * s.v_dim, s.n_embd),
-            biases=tuple(
-                at.bias(name, n) if letter in biased else None
-                for letter, name, n in zip(
-                    "qkvo", ("attn_q", "attn_k", "attn_v", "attn_output"), (n_q, n_k, n_v, s.n_embd), strict=True
-                )
-            ),
+            inputs=tuple(at.matrix(name, s.n_embd, n) for name, n in names.items()),
+            o=at.matrix("attn_output", n_attended, s.n_embd),
+            widths=(n_q, n_k, n_v),
+            biases=tuple(at.bias(name, n) if name[5:] in biased else None for name, n in names.items()),
+            o_bias=at.bias("attn_output", s.n_embd) if "o" in biased else None,
             q_norm=at.vector("attn_q_norm", norms[0]) if norms else None,
             k_norm=at.vector("attn_k_norm", norms[1]) if norms else None,
+            sub_norm=at.vector("attn_sub_norm", n_attended) if has_sub_norm else None,
         )
-
-    @property
-    def inputs(self) -> "tuple[Matrix, ...]":
-        """What multiplies with the layer's input."""
-        return self.q, self.k, self.v
 
     def record(
         self, parts: "Parts", n: "Act", i: int, table: "Buffer | None", *, neox: bool = False,
         scale: float | None = None, window: int = 0, soft_cap: float = 0.0, post_norm: "Vector | None" = None,
+        residual_scale: float = 1.0,
     ) -> None:  # fmt: skip
         """x += attention of `n` in layer i; by default scores are divided by sqrt(head_dim). Without a `table` nothing
-        turns; `neox`: halves turn, not neighbours; `window`, `soft_cap`: see Parts.attention; `post_norm`: what joins x
-        is normalised."""
-        columns = (0, self.q.n, self.q.n + self.k.n)
-        for matrix, bias, column in zip(self.inputs, self.biases[:3], columns, strict=True):
+        turns; `neox`: halves turn, not neighbours; `window`, `soft_cap`: see Parts.attention; `post_norm`,
+        `residual_scale`: what joins x is normalised, is multiplied."""
+        columns = (0, self.widths[0], self.widths[0] + self.widths[1])
+        for matrix, bias, column in zip(self.inputs, self.biases, columns, strict=False):
             parts.matmul(matrix, n, parts.qkv, parts.ld_qkv, column, bias=bias)
         parts.program.barrier()
         head_norms = None
@@ -77,7 +75,8 @@ class Attention:
                 parts.program.barrier()
         attended = parts.act("attended", self.o.k, self.o)
         parts.attention(
-            i, table, attended, neox=neox, scale=scale, window=window, soft_cap=soft_cap, head_norms=head_norms
-        )
-        parts.add_product(self.o, attended, bias=self.biases[3], post_norm=post_norm)
+            i, table, attended, neox=neox, scale=scale, window=window, soft_cap=soft_cap, head_norms=head_norms,
+            sub_norm=self.sub_norm,
+        )  # fmt: skip
+        parts.add_product(self.o, attended, bias=self.o_bias, post_norm=post_norm, scale=residual_scale)
         parts.program.barrier()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.kernels.places import Places
     from engine.models.parts import Parts
     from engine.weights.experts import ExpertCache
+    from engine.weights.tensor import Vector
 
 
 class Decoder:
@@ -53,17 +54,21 @@ class Decoder:
         """The forward pass of a step, up to the tokens of its output rows."""
         raise NotImplementedError
 
-    def open(self, parts: "Parts") -> None:
-        """x = embed(tokens)."""
+    def open(self, parts: "Parts", scale: float = 0.0) -> None:
+        """x = embed(tokens), times `scale` (0: as it is)."""
         if self.mixtures:
             from engine.models.mixture import Mixture
 
             parts.mixture = Mixture(parts, self.places, self.mixtures, self.shape.n_used, self.cache)
-        parts.embed(self.embedding)
+        parts.embed(self.embedding, scale)
 
-    def close(self, parts: "Parts") -> None:
-        """Logits of the output rows, and a token from each that has a sampler."""
-        n = parts.norm(self.output_norm, self.output, rows=N_OUT)
+    def close(
+        self, parts: "Parts", *, norm_bias: "Vector | None" = None, scale: float = 1.0, soft_cap: float = 0.0
+    ) -> None:
+        """Logits of the output rows, times `scale`, under `soft_cap` (0: none); a token from each with a sampler."""
+        n = parts.norm(self.output_norm, self.output, bias=norm_bias, rows=N_OUT)
         parts.matmul(self.output, n, parts.logits, parts.ld_logits, rows=N_OUT)
         parts.program.barrier()
+        if scale != 1.0 or soft_cap:
+            parts.soften(scale, soft_cap)
         parts.sample()

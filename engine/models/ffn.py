@@ -1,6 +1,7 @@
-"""Feed-forward halves of layers: gated, or a mixture of such. Not here: the ops, how experts are chosen (mixture.py).
+"""Feed-forward halves of layers: gated, plain, or a mixture. Not here: the ops, how experts are chosen (mixture.py).
 
-    gated     x += down(silu(gate(n)) * up(n))                                  Shazeer 2020 (arXiv:2002.05202)
+    gated     x += down(curve(gate(n)) * up(n))                                 Shazeer 2020 (arXiv:2002.05202)
+    plain     x += down(curve(up(n) + b)) + c                                   Vaswani et al. 2017 (arXiv:1706.03762)
     mixture   x += sum of p_e * down_e(silu(gate_e(n)) * up_e(n))               Shazeer et al. 2017 (arXiv:1701.06538)
 """
 
@@ -22,13 +23,23 @@ class Gated:
     gate: "Matrix"
     up: "Matrix"
     down: "Matrix"
+    sub_norm: "Vector | None" = None
 
     @classmethod
-    def claim(cls, at: Scope, n_embd: int, n_ff: int, suffix: str = "") -> "Gated":
+    def claim(
+        cls, at: Scope, n_embd: int, n_ff: int, suffix: str = "", *, is_fused: bool = False, has_sub_norm: bool = False
+    ) -> "Gated":
+        """`is_fused`: gate and up are one tensor, ffn_up; `has_sub_norm`: what meets down is normalised before."""
+        gate, up = (
+            at.halves(f"ffn_up{suffix}", n_embd, n_ff)
+            if is_fused
+            else (at.matrix(f"ffn_gate{suffix}", n_embd, n_ff), at.matrix(f"ffn_up{suffix}", n_embd, n_ff))
+        )
         return cls(
-            gate=at.matrix(f"ffn_gate{suffix}", n_embd, n_ff),
-            up=at.matrix(f"ffn_up{suffix}", n_embd, n_ff),
+            gate=gate,
+            up=up,
             down=at.matrix(f"ffn_down{suffix}", n_ff, n_embd),
+            sub_norm=at.vector("ffn_sub_norm", n_ff) if has_sub_norm else None,
         )
 
     @property
@@ -36,9 +47,42 @@ class Gated:
         """What multiplies with the layer's input."""
         return self.gate, self.up
 
-    def record(self, parts: "Parts", n: "Act", *, post_norm: "Vector | None" = None) -> None:
-        """`post_norm`: what joins x is normalised."""
-        parts.add_product(self.down, parts.swiglu(self.gate, self.up, n, self.down), post_norm=post_norm)
+    def record(
+        self, parts: "Parts", n: "Act", *, curve: str = "silu", post_norm: "Vector | None" = None,
+        residual_scale: float = 1.0,
+    ) -> None:  # fmt: skip
+        """`curve`: silu, gelu or relu2; `post_norm`, `residual_scale`: what joins x is normalised, is multiplied."""
+        act = parts.gated(self.gate, self.up, n, self.down, curve=curve, norm=self.sub_norm)
+        parts.add_product(self.down, act, post_norm=post_norm, scale=residual_scale)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """One layer's up (n_embd -> n_ff) and down, each with a bias; no gate."""
+
+    up: "Matrix"
+    down: "Matrix"
+    up_bias: "Vector"
+    down_bias: "Vector"
+
+    @classmethod
+    def claim(cls, at: Scope, n_embd: int, n_ff: int) -> "Plain":
+        return cls(
+            up=at.matrix("ffn_up", n_embd, n_ff),
+            down=at.matrix("ffn_down", n_ff, n_embd),
+            up_bias=at.bias("ffn_up", n_ff),
+            down_bias=at.bias("ffn_down", n_embd),
+        )
+
+    @property
+    def inputs(self) -> "tuple[Matrix, ...]":
+        """What multiplies with the layer's input."""
+        return (self.up,)
+
+    def record(self, parts: "Parts", n: "Act", *, curve: str) -> None:
+        """`curve`: silu, gelu or relu2."""
+        act = parts.curved(self.up, n, self.down, curve=curve, bias=self.up_bias)
+        parts.add_product(self.down, act, bias=self.down_bias)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.cache.kv import KvCache
-from engine.kernels import attention, rope, sample
+from engine.kernels import attention, curves, rope, sample
 from engine.kernels.act import FORMATS, act_bytes, activate
 from engine.kernels.embed import embed, embed_read
-from engine.kernels.gated import HIDDEN, swiglu
+from engine.kernels.gated import HIDDEN, geglu, reglu2, swiglu
+from engine.kernels.hidden import hidden as bent
 from engine.kernels.kv import store_k, store_v
+from engine.kernels.logits import softened
 from engine.kernels.matmul import matmul
 from engine.kernels.matmul import scratch_bytes as product_bytes
 from engine.kernels.merge import merged
-from engine.kernels.norm import rms_columns, rms_norm
+from engine.kernels.norm import layer_norm, rms_columns, rms_norm
 from engine.kernels.program import Buffer, Program, Work
+from engine.kernels.residual import joined
 from engine.kernels.ring import release, wait_read
 from engine.kernels.step import N_ROWS, PAGE, REPLICATE
 from engine.models.shape import DecoderShape, RopeScaling
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from engine.models.mixture import Mixture
 
 CHUNK = 16 << 10  # bytes of weights worth handing out: 0.7 us of reading
+CURVES = {"silu": curves.SILU, "gelu": curves.GELU, "relu2": curves.RELU2}
+GATED = {"silu": swiglu, "gelu": geglu, "relu2": reglu2}
 
 
 @dataclass(frozen=True)
@@ -124,26 +129,27 @@ class Parts:
         self.program.layer()
         self.program.barrier()
 
-    def embed(self, table: Table) -> None:
+    def embed(self, table: Table, scale: float = 0.0) -> None:
+        """x = rows of the table, times `scale` (0: as they are)."""
         assert table.k == self.shape.n_embd and self.x.n_bytes >= self.max_rows * table.k * 4
         assert table.row_bytes <= self.scratch_bytes, table.row_bytes
         work = Work(table.name, row_bytes=table.row_bytes)
         row = (table.row_bytes, table.blocks, table.unpack, self.x.address, table.k * 4)
         if table.ring:
             scratch = (self.scratch.address, self.scratch_bytes, table.ring)
-            self.program.add(embed_read, table.fd, table.offset, *row, *scratch, work=work)
+            self.program.add(embed_read, table.fd, table.offset, *row, *scratch, float(scale), work=work)
         else:
-            self.program.add(embed, table.address, *row, work=work)
+            self.program.add(embed, table.address, *row, float(scale), work=work)
         self.program.barrier()
 
-    def norm(self, weight: Vector, *readers: Matrix, rows: int = N_ROWS) -> Act:
-        """RMS norm of x (of the rows whose logits are wanted, with N_OUT) for `readers`."""
+    def norm(self, weight: Vector, *readers: Matrix, bias: Vector | None = None, rows: int = N_ROWS) -> Act:
+        """RMS norm of x (of the rows whose logits are wanted, with N_OUT) for `readers`; with a bias a layer norm."""
         k, out = self.shape.n_embd, self.act("normed", self.shape.n_embd, *readers)
-        assert weight.k == k and k % 8 == 0, (weight.name, weight.k, k)
+        assert weight.k == k and k % 8 == 0 and (bias is None or bias.k == k), (weight.name, weight.k, k)
         self.program.add(
-            rms_norm, self.x.address, k * 4, weight.address, k, float(self.shape.eps), *out.addresses, out.copies,
-            self.scratch.address, self.scratch_bytes, rows, counter=True,
-            work=Work(weight.name, n_bytes=weight.k * 4, rows=rows),
+            layer_norm if bias else rms_norm, self.x.address, k * 4, weight.address, k, float(self.shape.eps),
+            *out.addresses, out.copies, self.scratch.address, self.scratch_bytes, rows, bias.address if bias else 0,
+            counter=True, work=Work(weight.name, n_bytes=weight.k * 4, rows=rows),
         )  # fmt: skip
         self.program.tile_barrier()
         return out
@@ -158,11 +164,21 @@ class Parts:
         )  # fmt: skip
 
     def add_product(
-        self, m: Matrix, act: Act, *, bias: Vector | None = None, post_norm: Vector | None = None
+        self, m: Matrix, act: Act, *, bias: Vector | None = None, post_norm: Vector | None = None, scale: float = 1.0
     ) -> None:
-        """x += act m^T (+ bias)."""
-        assert post_norm is None, "not built yet"
-        self.matmul(m, act, self.x, self.shape.n_embd, add=True, bias=bias)
+        """x += scale * (act m^T (+ bias)), an RMS norm before that with a `post_norm`; a barrier must follow."""
+        k = self.shape.n_embd
+        if post_norm is None and scale == 1.0:
+            self.matmul(m, act, self.x, k, add=True, bias=bias)
+            return
+        assert post_norm is None or post_norm.k == k, (m.name, k)
+        y = self._room("joining", k, "floats", self.max_rows * k * 4)
+        self.matmul(m, act, y, k, bias=bias)
+        self.program.barrier()
+        self.program.add(
+            joined, self.x.address, y.address, k, post_norm.address if post_norm else 0, float(self.shape.eps),
+            float(scale), self.scratch.address, self.scratch_bytes, counter=True,
+        )  # fmt: skip
 
     def plain(self, *readers: Matrix) -> Act:
         """x as it is, for `readers`."""
@@ -177,7 +193,7 @@ class Parts:
     def matmul(self, m: Matrix, act: Act, y: Buffer, ldy: int, column: int = 0, *, add: bool = False,
                bias: Vector | None = None, rows: int = N_ROWS) -> None:  # fmt: skip
         """y[:, column : column + m.n] (+)= act m^T (+ bias); ldy in floats."""
-        assert bias is None, "not built yet"
+        assert bias is None or bias.k == m.n == m.n_panels * 8, (m.name, m.n, bias)
         most = self.max_rows if rows == N_ROWS else self.max_out
         assert column + m.n_panels * 8 <= ldy and most * ldy * 4 <= y.n_bytes, (m.name, column, m.n, ldy, y.n_bytes)
         for span in m.spans:
@@ -185,7 +201,8 @@ class Parts:
             with self._reached(span, m) as address:
                 self.program.add(
                     matmul, address, span.body, act.of(m), act.copies, m.blocks, at, ldy * 4, span.n_panels,
-                    int(add), self.scratch.address, self.scratch_bytes, rows, CHUNK // m.panel_bytes, counter=True,
+                    int(add), self.scratch.address, self.scratch_bytes, rows, CHUNK // m.panel_bytes,
+                    bias.address + span.first * 32 if bias else 0, counter=True,
                     work=Work(m.name, n_bytes=n_bytes, row_macs=span.n_panels * 8 * m.k, rows=rows),
                 )  # fmt: skip
 
@@ -200,9 +217,10 @@ class Parts:
         yield visit.address
         self.program.add(release, visit.ring, visit.request, visit.follower, work=Work(m.name))
 
-    def swiglu(self, gate: Matrix, up: Matrix, act: Act, *readers: Matrix) -> Act:
-        """silu(gate act) * (up act) for `readers`."""
-        out = self.act("gated", gate.n, *readers)
+    def gated(
+        self, gate: Matrix, up: Matrix, act: Act, *readers: Matrix, curve: str = "silu", norm: Vector | None = None
+    ) -> Act:
+        """curve(gate act) * (up act) for `readers`, after an RMS norm where one is given."""
         hidden = self._room("hidden", gate.n, "floats", self.max_rows * gate.n * 4)
         assert gate.n == up.n and gate.n % 8 == 0 and not gate.tail and not up.tail, (gate.name, gate.n, up.n)
         for g, u in zip(gate.spans, up.spans, strict=True):
@@ -210,7 +228,7 @@ class Parts:
             n_bytes = g.n_panels * (gate.panel_bytes + up.panel_bytes)
             with self._reached(g, gate) as gate_at, self._reached(u, up) as up_at:
                 self.program.add(
-                    swiglu, gate_at, g.body, act.of(gate), gate.blocks, up_at, u.body, act.of(up), up.blocks,
+                    GATED[curve], gate_at, g.body, act.of(gate), gate.blocks, up_at, u.body, act.of(up), up.blocks,
                     act.copies, g.n_panels * 8, hidden.address + g.first * 32, self.scratch.address,
                     self.scratch_bytes, gate.n, counter=True,
                     work=Work(
@@ -218,39 +236,59 @@ class Parts:
                     ),
                 )  # fmt: skip
         self.program.barrier()
-        self.program.add(
-            activate, hidden.address, gate.n, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes,
-            counter=True,
-        )
+        return self._activated(hidden, gate.n, *readers, norm=norm)
+
+    def curved(self, up: Matrix, act: Act, *readers: Matrix, curve: str, bias: Vector | None = None) -> Act:
+        """curve(up act (+ bias)) for `readers`."""
+        hidden = self._room("hidden", up.n, "floats", self.max_rows * up.n * 4)
+        self.matmul(up, act, hidden, up.n, bias=bias)
+        self.program.barrier()
+        return self._activated(hidden, up.n, *readers, curve=CURVES[curve])
+
+    def _activated(
+        self, x: Buffer, k: int, *readers: Matrix, norm: Vector | None = None, curve: int = curves.PLAIN
+    ) -> Act:
+        """Hidden rows for `readers`, bent and normalised where that is asked for."""
+        out = self.act("gated", k, *readers)
+        row = (x.address, k, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes)
+        assert k * 4 <= self.scratch_bytes and (norm is None or norm.k == k), (k, norm)
+        if norm or curve:
+            address = norm.address if norm else 0
+            self.program.add(bent, *row, address, float(self.shape.eps), curve, counter=True)
+        else:
+            self.program.add(activate, *row, counter=True)
         self.program.tile_barrier()
         return out
 
     def attention(self, layer: int, table: Buffer | None, out: Act, *, neox: bool = False, scale: float | None = None,
                   window: int = 0, soft_cap: float = 0.0, sinks: Vector | None = None,
-                  head_norms: tuple[Vector, Vector] | None = None) -> None:  # fmt: skip
+                  head_norms: tuple[Vector, Vector] | None = None, sub_norm: Vector | None = None) -> None:  # fmt: skip
         """Rotate and store this step's qkv, attend over the pages of `layer`, leave the result in `out`.
 
         Queries are multiplied by `scale` (1 / sqrt(head_dim) if not given). A row sees positions > its own - `window`
         (0: all); a score s becomes soft_cap * tanh(s / soft_cap) (0: s); `sinks`: a logit per head in its sum;
-        `head_norms`: weights of an RMS norm of each query and of each key before they turn. Without a table none turns.
+        `head_norms`: weights of an RMS norm of each query and of each key before they turn; `sub_norm`: of what all
+        heads together give. Without a table none turns.
         """
         s, kv, add = self.shape, self.kv, self.program.add
-        q, ld, at = self.qkv.address, self.ld_qkv, layer * kv.layer_bytes
+        q, ld, (pages, at) = self.qkv.address, self.ld_qkv, kv.place(layer)
         keys, values = q + s.n_heads * s.head_dim * 4, q + (s.n_heads + s.n_kv_heads) * s.head_dim * 4
         assert out.k == s.n_heads * s.head_dim, (out.k, s.n_heads, s.head_dim)
         assert table is None or table.n_bytes >= kv.n_ctx * s.rope_dim * 4, (table.n_bytes, kv.n_ctx, s.rope_dim)
-        assert at + kv.layer_bytes <= kv.page_bytes and (sinks is None or sinks.k == s.n_heads), layer
+        assert sinks is None or sinks.k == s.n_heads, layer
+        assert kv.sees(layer) == 0 or 0 < window <= kv.sees(layer), (layer, window)
+        assert sub_norm is None or sub_norm.k == out.k <= self.scratch_bytes // 4, (layer, out.k)
         block = self.keep(attention.layer_block(
             ld, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes, window, soft_cap,
-            sinks.address if sinks else 0,
+            sinks.address if sinks else 0, pages,
         ))  # fmt: skip
         assert head_norms is None or head_norms[0].k == head_norms[1].k == s.head_dim, head_norms
         q_norm, k_norm = ((w.address, float(s.eps)) for w in head_norms) if head_norms else ((0, 0.0), (0, 0.0))
         k, v = attention.kv_module(kv.type_k), attention.kv_module(kv.type_v)
         turn, heads = (s.rope_dim, table.address, int(neox)) if table else (0, 0, 0), (ld, s.n_kv_heads, s.head_dim)
         add(rope.rope_q, q, ld, s.n_heads, s.head_dim, *turn, float(scale or s.head_dim**-0.5), *q_norm, counter=True)
-        add(store_k, keys, *heads, *turn, at, kv.head_bytes, k.put_k, *k_norm, counter=True)
-        add(store_v, values, *heads, at + kv.k_bytes, kv.head_bytes, v.put_v, counter=True)
+        add(store_k, keys, *heads, *turn, at, kv.head_bytes, k.put_k, *k_norm, pages, counter=True)
+        add(store_v, values, *heads, at + kv.k_bytes, kv.head_bytes, v.put_v, pages, counter=True)
         self.program.barrier()
         add(
             attention.attend, q, block.address, k.prepare, k.scores, v.mix, self.partials.address, self.max_tiles,
@@ -260,9 +298,17 @@ class Parts:
         self.program.barrier()
         add(
             merged, self.partials.address, self.max_tiles, block.address, out.k, *out.addresses, out.copies,
-            self.scratch.address, self.scratch_bytes, counter=True,
+            self.scratch.address, self.scratch_bytes, sub_norm.address if sub_norm else 0, float(s.eps), counter=True,
         )  # fmt: skip
         self.program.tile_barrier()
+
+    def soften(self, scale: float = 1.0, soft_cap: float = 0.0) -> None:
+        """Logits become soft_cap * tanh(scale * logit / soft_cap), or scale * logit without a cap."""
+        n = self.shape.n_vocab
+        self.program.add(
+            softened, self.logits.address, self.ld_logits, n, float(scale), float(soft_cap), counter=True
+        )
+        self.program.barrier()
 
     def sample(self) -> None:
         """A token from each row of logits that has a sampler."""

@@ -22,9 +22,10 @@ _HARMLESS = ("tensor_data_layout", "rope.scaling.finetuned", "expert_used_count"
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """How positions are stretched. type: none, linear, yarn, or llama3 (divisors in the tensor rope_freqs.weight).
+    """How positions are stretched. type: none, linear, yarn, llama3 (divisors in the tensor rope_freqs.weight) or
+    longrope (divisors in rope_factors_long.weight and rope_factors_short.weight, for contexts over n_ctx_orig or not).
 
-    `factor` 4 makes position 400 turn like 100; `n_ctx_orig` is the length trained before stretching (yarn).
+    `factor` 4 makes position 400 turn like 100; `n_ctx_orig` is the length trained before stretching (yarn, longrope).
     """
 
     type: str = "none"
@@ -51,7 +52,8 @@ class DecoderShape:
     A row uses `n_used` of `n_experts` experts of n_ff_exp hidden rows in each layer but the first `n_dense`; all four
     are 0 without experts, n_ff is 0 without a layer that has no experts. n_ff_shared: hidden rows of what all rows go
     through beside their experts. `head_dim` is the width of a query or key, `v_dim` that of a value. `windows`: for
-    each layer how many positions a row sees, 0 for all of them; empty where all layers see all.
+    each layer how many positions a row sees, 0 for all of them; empty where all layers see all. For the plan's buffers:
+    `joins_apart`: what a block gives lies apart before it joins x (a norm behind, a scale); how many rope tables.
     """
 
     architecture: str
@@ -76,6 +78,8 @@ class DecoderShape:
     n_dense: int = 0
     routing: Routing = Routing()
     windows: tuple[int, ...] = ()
+    joins_apart: bool = False
+    n_rotations: int = 1
 
     @classmethod
     def of(cls, keys: Keys, **own: Any) -> Self:

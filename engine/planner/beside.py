@@ -11,4 +11,4 @@ def draft_bytes(facts: ModelFacts, request: PlanRequest, threads: int) -> int:
     that `request` asks for."""
     n_ctx, many = whole_pages(request.n_ctx or DEFAULT_CTX), request.parallel
     buffers = buffers_bytes(facts.shape, n_ctx, request.ubatch_size, threads, many)
-    return facts.weights_bytes + cache_bytes(facts.shape, n_ctx, "f16", "f16", many) + buffers
+    return facts.weights_bytes + cache_bytes(facts.shape, n_ctx, "f16", "f16", many, request.ubatch_size) + buffers

@@ -26,11 +26,13 @@ class Needs:
 
     def kv(self, n_ctx: int) -> int:
         r = self.request
-        return cache_bytes(self.shape, n_ctx, r.type_k, r.type_v, r.parallel)
+        return cache_bytes(self.shape, n_ctx, r.type_k, r.type_v, r.parallel, r.ubatch_size)
 
     def kv_per_token(self) -> int:
+        """Of a position in the layers that see all of them, or in all layers where none does."""
         r, s = self.request, self.shape
-        return s.n_layers * s.n_kv_heads * position_bytes(s.head_dim, s.head_dim, r.type_k, r.type_v)
+        n_layers = s.windows.count(0) or s.n_layers
+        return n_layers * s.n_kv_heads * position_bytes(s.head_dim, s.head_dim, r.type_k, r.type_v)
 
     def buffers(self, n_ctx: int) -> int:
         r = self.request

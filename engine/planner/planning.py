@@ -122,6 +122,8 @@ class _Planner:
         r, s = self.request, self.shape
         many = f" x {r.parallel} sequences" if r.parallel > 1 else ""
         what = f"{s.n_layers} layers x {s.n_kv_heads} KV heads x {s.head_dim} values"
+        if near := sum(map(bool, s.windows)):
+            what += f" ({near} of the layers keep a window of {max(s.windows):,} and what a step adds)"
         types = f"K {r.type_k} and V {r.type_v}"
         self._add("kv_bytes", self.needs.kv(n_ctx), f"{what} x {n_ctx:,} positions{many}, {types}", "derived")
         self._add("kv_bytes_per_token", self.needs.kv_per_token(), f"{what}, {types}", "derived")

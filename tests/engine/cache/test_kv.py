@@ -21,8 +21,8 @@ def small(n_pages: int = 4, n_seqs: int = 3) -> KvCache:
 def test_memory_is_the_formula(type_k: str, type_v: str, per_element: float, n_ctx: int, rounded: int) -> None:
     cache = KvCache(n_ctx, 30, 3, 64, type_k, type_v)
     assert cache.n_ctx == rounded
-    assert cache.n_bytes == 30 * 3 * 64 * rounded * per_element == cache._bytes.nbytes
-    assert cache.n_pages * cache.page_bytes == cache.n_bytes
+    assert cache.n_bytes == 30 * 3 * 64 * rounded * per_element == cache.pools[0].bytes.nbytes
+    assert cache.n_pages * cache.pools[0].page_bytes == cache.n_bytes
 
 
 def test_heads_that_a_type_cannot_hold_are_refused_with_what_would_do() -> None:
@@ -45,7 +45,7 @@ def test_a_growing_sequence_takes_pages_and_its_table_points_at_them() -> None:
     assert (len(sequence.pages), cache.n_free) == (1, 3)
     sequence.reserve(1)
     assert (len(sequence.pages), cache.n_free, sequence.address) == (2, 2, address)
-    assert list(sequence.table) == [cache.address + p * cache.page_bytes for p in sequence.pages] + [0, 0]
+    assert list(sequence.table) == [cache.pools[0].address_of(p) for p in sequence.pages] + [0, 0]
     sequence.advance(1)
     sequence.truncate(256)
     assert (len(sequence.pages), cache.n_free, sequence.table[1]) == (1, 3, 0)
@@ -71,7 +71,7 @@ def test_exhaustion_is_one_sentence_and_changes_nothing() -> None:
 
 def test_every_sequence_has_room_for_a_whole_context() -> None:
     cache = KvCache(700, 2, 2, 32, "f16", "f16", n_seqs=3)
-    assert (cache.n_ctx, cache.n_pages, cache.n_bytes) == (768, 9, 9 * cache.page_bytes)
+    assert (cache.n_ctx, cache.n_pages, cache.n_bytes) == (768, 9, 9 * cache.pools[0].page_bytes)
     sequences = [cache.open() for _ in range(3)]
     for sequence in sequences:
         sequence.reserve(768)
@@ -89,13 +89,13 @@ def test_a_fork_shares_pages_until_one_of_the_two_writes() -> None:
     cache = small()
     first = cache.open()
     first.reserve(300)
-    cache.page(first.pages[1])[:] = 5
+    cache.pools[0].page(first.pages[1])[:] = 5
     first.advance(300)
     second = first.fork()
     assert second.pages == first.pages and cache.n_free == 2
     first.reserve(10)  # the half filled page is copied for whoever comes first
     assert first.pages[0] == second.pages[0] and first.pages[1] != second.pages[1] and cache.n_free == 1
-    assert np.all(cache.page(first.pages[1]) == 5)
+    assert np.all(cache.pools[0].page(first.pages[1]) == 5)
     second.reserve(10)  # and is the other's alone then
     assert cache.n_free == 1
     first.close()
@@ -139,12 +139,12 @@ def test_given_back_memory_reads_as_zeros_and_the_rest_stays() -> None:
     cache = KvCache(1024, 3, 1, 32, "q8_0", "q8_0")  # 52,224 bytes a page: not whole system pages
     sequence = cache.open()
     sequence.reserve(1024)
-    cache._bytes[:] = 9
+    cache.pools[0].bytes[:] = 9
     sequence.advance(1024)
     sequence.truncate(256)
     kept = sequence.pages[0]
     given = cache.release_memory()
-    assert 0 < given <= 3 * cache.page_bytes
-    assert np.all(cache.page(kept) == 9)
-    assert np.count_nonzero(cache._bytes == 0) == given
+    assert 0 < given <= 3 * cache.pools[0].page_bytes
+    assert np.all(cache.pools[0].page(kept) == 9)
+    assert np.count_nonzero(cache.pools[0].bytes == 0) == given
     assert cache.release_memory() == 0

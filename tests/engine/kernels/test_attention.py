@@ -117,9 +117,9 @@ def test_what_a_used_page_still_holds_is_never_seen(kind: str) -> None:
     layer = Layer(3, 32, kind, kind)
     x = layer.inputs(270)
     clean = layer.fill(x, 270)
-    layer.cache._bytes[:] = 0xFF  # NaN in every float
+    layer.cache.pools[0].bytes[:] = 0xFF  # NaN in every float
     assert np.array_equal(layer.fill(x, 270), clean)
-    layer.cache._bytes[:] = 0xFF
+    layer.cache.pools[0].bytes[:] = 0xFF
     assert np.array_equal(layer.fill(x[:12], 1), clean[:12])
 
 

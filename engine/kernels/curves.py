@@ -1,0 +1,68 @@
+"""Curves of hidden values, eight lanes at a time: silu, gelu, squared relu, tanh caps. Not here: where they are used.
+
+    silu    x / (1 + e^-x)
+    gelu    x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3): the tanh form (Hendrycks and Gimpel 2016,
+            arXiv:1606.08415), as (1 + tanh u) / 2 is 1 / (1 + e^-2u)
+    relu2   max(0, x)^2 (So et al. 2021, arXiv:2109.08668); NaN stays NaN
+"""
+
+from engine.kernels.jit import inner
+from engine.kernels.simd import (
+    add_f32x8, div_f32x8, f32, fma_f32x8, ld_f32x8, mul_f32x8, sp_f32x8, st_f32x8, sub_f32x8, z_f32x8,
+)  # fmt: skip
+from engine.kernels.vmath import exp8, smaller
+
+PLAIN, SILU, GELU, RELU2 = range(4)
+
+
+@inner
+def silu8(x):
+    return div_f32x8(x, add_f32x8(sp_f32x8(f32(1.0)), exp8(sub_f32x8(z_f32x8(), x))))
+
+
+@inner
+def gelu8(x):
+    inside = fma_f32x8(mul_f32x8(x, x), sp_f32x8(f32(-0.07135481627)), sp_f32x8(f32(-1.595769122)))
+    return div_f32x8(x, add_f32x8(sp_f32x8(f32(1.0)), exp8(mul_f32x8(x, inside))))
+
+
+@inner
+def relu2_8(x):
+    held = sub_f32x8(x, smaller(x, z_f32x8()))
+    return mul_f32x8(held, held)
+
+
+@inner
+def capped8(x, cap):
+    """cap * tanh(x / cap), tanh x = 1 - 2 / (e^2x + 1): to 2e-7 cap."""
+    one, two = sp_f32x8(f32(1.0)), sp_f32x8(f32(2.0))
+    grown = add_f32x8(exp8(mul_f32x8(x, sp_f32x8(f32(2.0) / cap))), one)
+    return mul_f32x8(sub_f32x8(one, div_f32x8(two, grown)), sp_f32x8(cap))
+
+
+@inner
+def bend(x, k, curve):
+    """k floats, a multiple of 8, in place."""
+    if curve == SILU:
+        for i in range(0, k * 4, 32):
+            st_f32x8(x + i, silu8(ld_f32x8(x + i)))
+    elif curve == GELU:
+        for i in range(0, k * 4, 32):
+            st_f32x8(x + i, gelu8(ld_f32x8(x + i)))
+    elif curve == RELU2:
+        for i in range(0, k * 4, 32):
+            st_f32x8(x + i, relu2_8(ld_f32x8(x + i)))
+
+
+@inner
+def bend_times(x, y, k, curve):
+    """k floats at x: their curve times those at y."""
+    if curve == SILU:
+        for i in range(0, k * 4, 32):
+            st_f32x8(x + i, mul_f32x8(silu8(ld_f32x8(x + i)), ld_f32x8(y + i)))
+    elif curve == GELU:
+        for i in range(0, k * 4, 32):
+            st_f32x8(x + i, mul_f32x8(gelu8(ld_f32x8(x + i)), ld_f32x8(y + i)))
+    else:
+        for i in range(0, k * 4, 32):
+            st_f32x8(x + i, mul_f32x8(relu2_8(ld_f32x8(x + i)), ld_f32x8(y + i)))
