@@ -31,13 +31,15 @@ class Reads(Protocol):
     def busy_ns(self) -> int: ...
     @property
     def wait_ns(self) -> int: ...
+    @property
+    def n_reads(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
     """Sums since the engine was loaded, or between two moments. `n_rows` went through the model in `n_steps` steps and
     brought `n_tokens`; `*_ns` are nanoseconds, `read_ns` of all readers together; `read_bytes` came from the disk by
-    our own reads, `major_faults` are pages of this process that the kernel had to read. Of the experts that
+    our own `n_reads` reads, `major_faults` are pages of this process that the kernel had to read. Of the experts that
     steps needed `expert_hits` were in the cache and `expert_misses` were read: `expert_bytes` of `read_bytes`."""
 
     n_steps: int = 0
@@ -52,6 +54,7 @@ class Spent:
     expert_hits: int = 0
     expert_misses: int = 0
     expert_bytes: int = 0
+    n_reads: int = 0
 
     @property
     def compute_ns(self) -> int:
@@ -80,8 +83,9 @@ class Tally:
     def spent(self, sample_ns: int, reads: Reads | None, finds: Finds | None = None) -> Spent:
         read = (reads.wait_ns, sample_ns, reads.busy_ns, reads.n_bytes) if reads else (0, sample_ns, 0, 0)
         faults = _major_faults() - self._faults
-        found = (finds.n_hits, finds.n_misses, finds.read_bytes) if finds else ()
-        return Spent(self._n_steps, self._n_rows, self.n_tokens, self._step_ns, *read, faults, *found)
+        found = (finds.n_hits, finds.n_misses, finds.read_bytes) if finds else (0, 0, 0)
+        n_reads = reads.n_reads if reads else 0
+        return Spent(self._n_steps, self._n_rows, self.n_tokens, self._step_ns, *read, faults, *found, n_reads)
 
 
 def _major_faults() -> int:

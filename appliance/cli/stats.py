@@ -4,7 +4,7 @@
     prompt    32 tokens, 4.1 s, 7.8 tok/s
     answer    100 tokens, 72.4 s, 1.4 tok/s
     a token   724 ms: computing 110, waiting for the disk 610, choosing 4
-    read      960 MiB a token at 1,238 MB/s
+    read      960 MiB and 240 reads a token, 95,000 MiB in all, 1,238 MB/s
     faults    12 pages read by the kernel
 """
 
@@ -41,7 +41,8 @@ def lines(info: "EngineInfo", timings: Mapping[str, float], prompt: "Spent", ans
         yield f"a token   {whole} ms: computing {computing}, waiting for the disk {disk}, choosing {choosing}"
     both = sum_of(prompt, answer)
     if both.read_bytes:
-        each = f"{mib(answer.read_bytes // answer.n_tokens)} a token, " if answer.n_tokens else ""
+        n = answer.n_tokens
+        each = f"{mib(answer.read_bytes // n)} and {answer.n_reads // n:,} reads a token, " if n else ""
         speed = both.read_bytes / max(1, both.step_ns) * 1e3
         yield f"read      {each}{mib(both.read_bytes)} in all, {speed:,.0f} MB/s"
     if needed := both.expert_hits + both.expert_misses:

@@ -10,9 +10,10 @@ slots are, what is remembered of a use over steps (weights/experts.py), waiting 
             asked for)
     pool    N_SLOTS, HEADS: slots of one size
     layer   POOL, its first PLACE, HEAT (f32 of each expert), SOURCES (i64 [experts][3] offsets in the file), SIZES and
-            PARTS (i64 [3] each): bytes of gate, up and down, and where in a slot they may begin; NUMBER
-    head    of a slot: its three requests (ring.py), RING, OWNER (the place of the expert in it, 0: none), HEAT_AT
-            (address of that expert's heat), BUSY (stamp of the last wave that used it), MEMORY
+            PARTS (i64 [3] each): bytes of gate, up and down, and where in a slot they may begin; NUMBER, N_READS (3, or 1
+            where each expert is one stretch of the file, gate, up and down, that one read brings)
+    head    of a slot: its reads (places.py), OWNER (the place of the expert in it, 0: none), HEAT_AT (address of that
+            expert's heat), BUSY (stamp of the last wave that used it), MEMORY
 
 Thread 0 does it behind `group`, all others meet it at the barrier. Where a layer's needed experts are more than the
 slots there are several waves, half of the slots each: while one is computed the next one is read. A slot is given to
@@ -23,7 +24,7 @@ Lee et al. 2001, doi:10.1109/TC.2001.970573). What is cached decides what is rea
 
 from engine.kernels.disk import BLOCK
 from engine.kernels.jit import inner, kernel, op
-from engine.kernels.places import PLACE, READS, UP, place
+from engine.kernels.places import APART, PLACE, READS, UP, place
 from engine.kernels.ring import DROP as GIVE_BACK
 from engine.kernels.ring import FD as READ_FD
 from engine.kernels.ring import LENGTH, NEEDED, OFFSET, REQUEST, STATE, TO, post
@@ -35,10 +36,10 @@ RING, FD, DROP, STAMP, GAIN, WAVES, HITS, MISSES, TRACE, READ = range(0, 80, 8)
 CACHE_BYTES = 128
 N_SLOTS, HEADS = 0, 8
 POOL_BYTES = 64
-POOL, PLACES, HEAT, SOURCES, SIZES, PARTS, NUMBER = 0, 8, 16, 24, 32, 56, 80
+POOL, PLACES, HEAT, SOURCES, SIZES, PARTS, NUMBER, N_READS = 0, 8, 16, 24, 32, 56, 80, 88
 LAYER_BYTES = 128
-OWNER, HEAT_AT, BUSY, MEMORY = 3 * REQUEST + 8, 3 * REQUEST + 16, 3 * REQUEST + 24, 3 * REQUEST + 32
-HEAD = 4 * REQUEST  # bytes; RING stands where places.py says
+OWNER, HEAT_AT, BUSY, MEMORY = 3 * REQUEST + 16, 3 * REQUEST + 24, 3 * REQUEST + 32, 3 * REQUEST + 40
+HEAD = 4 * REQUEST  # bytes
 LAYER_AT, ROWS_AT = 1 << 20, 1 << 40  # in a use that is written down
 MOST = 512  # experts of a wave: three requests each, of two waves, must find room in the ring beside other reads
 
@@ -59,29 +60,46 @@ def _coldest(pool, least):
 
 
 @inner
+def _ask(cache, request, offset, n_bytes, to):
+    """Describe a read of n_bytes from `offset` on into `to`, a multiple of BLOCK; returns where the first of them comes
+    to lie."""
+    start = offset & -BLOCK
+    needed = offset - start + n_bytes
+    length = (needed + BLOCK - 1) & -BLOCK
+    st_i64(request + READ_FD, ld_i64(cache + FD))
+    st_i64(request + OFFSET, start)
+    st_i64(request + LENGTH, length)
+    st_i64(request + TO, to)
+    st_i64(request + NEEDED, needed)
+    st_i64(request + GIVE_BACK, ld_i64(cache + DROP))
+    st_i64(cache + READ, ld_i64(cache + READ) + length)
+    atomic_store(request + STATE, 0)
+    return to + offset - start
+
+
+@inner
 def _bring(cache, layer, expert, head, stamp):
     """Have an expert read into a slot, in place of the one that is there."""
-    old, at = ld_i64(head + OWNER), ld_i64(layer + PLACES) + expert * PLACE
+    old, at, n_reads = ld_i64(head + OWNER), ld_i64(layer + PLACES) + expert * PLACE, ld_i64(layer + N_READS)
     if old != 0:
         st_i64(old + READS, 0)
     st_i64(head + OWNER, at)
     st_i64(head + HEAT_AT, ld_i64(layer + HEAT) + expert * 4)
     st_i64(head + BUSY, stamp)
+    st_i64(head + APART, REQUEST if n_reads == 3 else 0)
+    sources, memory = ld_i64(layer + SOURCES) + expert * 24, ld_i64(head + MEMORY)
+    first, last, first_at = ld_i64(sources), ld_i64(sources + 16) + ld_i64(layer + SIZES + 16), 0
+    if n_reads == 1:
+        first_at = _ask(cache, head, first, last - first, memory)
     for part in range(3):
-        offset = ld_i64(ld_i64(layer + SOURCES) + (expert * 3 + part) * 8)
-        start, to = offset & -BLOCK, ld_i64(head + MEMORY) + ld_i64(layer + PARTS + part * 8)
-        needed, r = offset - start + ld_i64(layer + SIZES + part * 8), head + part * REQUEST
-        st_i64(r + READ_FD, ld_i64(cache + FD))
-        st_i64(r + OFFSET, start)
-        st_i64(r + LENGTH, (needed + BLOCK - 1) & -BLOCK)
-        st_i64(cache + READ, ld_i64(cache + READ) + ld_i64(r + LENGTH))
-        st_i64(r + TO, to)
-        st_i64(r + NEEDED, needed)
-        st_i64(r + GIVE_BACK, ld_i64(cache + DROP))
-        atomic_store(r + STATE, 0)
-        st_i64(at + part * 8, to + offset - start)
+        offset, r = ld_i64(sources + part * 8), head + part * REQUEST
+        if n_reads == 1:
+            st_i64(at + part * 8, first_at + offset - first)
+        else:
+            n_bytes, to = ld_i64(layer + SIZES + part * 8), memory + ld_i64(layer + PARTS + part * 8)
+            st_i64(at + part * 8, _ask(cache, r, offset, n_bytes, to))
     st_i64(at + READS, head)
-    for part in range(3):
+    for part in range(n_reads):
         post(ld_i64(cache + RING), head + part * REQUEST)
 
 
@@ -134,7 +152,7 @@ def _list(places, needed, first, end, wave, order):
         st_i64(wave + 16 + i * 16, expert)
         st_i64(wave + 24 + i * 16, first_slot(needed, first + i))
         head = place(places, expert, READS)
-        if atomic_load(head) == 1 and atomic_load(head + UP * (REQUEST // 8)) == 1:
+        if atomic_load(head) == 1 and atomic_load(head + UP // 8 * ld_i64(head + APART)) == 1:
             st_i64(order + n_here * 8, i)
             n_here += 1
         else:

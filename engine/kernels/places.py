@@ -2,7 +2,8 @@
 puts experts there (a placed file fills it once, a cache of experts changes it between two barriers, fetch.py).
 
     table   [layers][experts] of PLACE bytes: i64 address of its gate, of its up, of its down matrix, of its reads
-    reads   three requests (ring.py) for gate, up and down, then the ring's address; 0 for an expert that is there
+    reads   three requests (ring.py) for gate, up and down, then the ring's address, and the bytes between the requests
+            that tell of them: 0 where one brings all three; no reads (0) for an expert that is there
 
 An address names the first byte of eight rows after eight rows, in the order (panels or file rows) that the kernels
 recorded beside the table read.
@@ -13,13 +14,12 @@ from numpy.typing import NDArray
 
 from engine.kernels.jit import inner
 from engine.kernels.program import Buffer
-from engine.kernels.ring import REQUEST, WAIT_NS, fail, until_read
+from engine.kernels.ring import REQUEST, come
 from engine.kernels.simd import ld_i64
-from engine.kernels.sync import atomic_add, atomic_load, clock_ns
 
 PLACE = 32
 GATE, UP, DOWN, READS = 0, 8, 16, 24
-RING = 3 * REQUEST  # in the reads
+RING, APART = 3 * REQUEST, 3 * REQUEST + 8  # in the reads
 
 
 @inner
@@ -34,16 +34,7 @@ def has_come(layer, expert, part, tid, st):
     reads = place(layer, expert, READS)
     if reads == 0:
         return True
-    ring, request = ld_i64(reads + RING), reads + part * (REQUEST // 8)
-    state = atomic_load(request)
-    if state == 0:
-        begin = clock_ns()
-        state = until_read(ring, request, st)
-        if tid == 0:
-            atomic_add(ring + WAIT_NS, clock_ns() - begin)
-    if state < 0:
-        fail(ring, st)
-    return state > 0
+    return come(ld_i64(reads + RING), reads + part // 8 * ld_i64(reads + APART), tid, st) > 0
 
 
 class Places:

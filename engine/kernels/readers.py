@@ -13,7 +13,7 @@ import numpy as np
 from engine.kernels.disk import SHORT
 from engine.kernels.program import Buffer
 from engine.kernels.ring import (
-    BUSY_NS, BYTES, FAULT, RING_BYTES, WAIT_NS, await_all, drain, nudge, post_one, read_on, release, send_home,
+    BUSY_NS, BYTES, FAULT, N_READS, RING_BYTES, WAIT_NS, await_all, drain, nudge, post_one, read_on, release, send_home,
     wait_read,
 )  # fmt: skip
 
@@ -71,6 +71,11 @@ class Readers:
     def n_bytes(self) -> int:
         """Bytes read so far."""
         return int(self._words[BYTES // 8])
+
+    @property
+    def n_reads(self) -> int:
+        """Requests carried out so far."""
+        return int(self._words[N_READS // 8])
 
     @property
     def busy_ns(self) -> int:

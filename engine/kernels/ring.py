@@ -5,7 +5,7 @@ is read when (weights/stream.py).
               24 offset   32 length   40 destination   48 fewest bytes that must come   56 1: give its cached pages back
     ring      lines of 64 bytes: PUBLISHED, TAKEN, FINISHED (requests so far), IDLE (readers that sleep), NEWS (rises
               with each end of a read), WAITERS (who sleep on it), QUIT, FAULT (first failure: code, offset), COUNTS
-              (bytes read, ns of reading, ns that thread 0 waited); from ENTRIES on CAPACITY addresses of requests
+              (bytes read, ns of reading, ns that thread 0 waited, reads); from ENTRIES on CAPACITY addresses of requests
 
 A reader claims a request *after* it was published: with tickets drawn before, a wake-up meets the wrong sleeper and is
 lost (reproduced by the prototype). Posts come one after the other, never two at once, and at most CAPACITY are on their
@@ -25,7 +25,7 @@ REQUEST = 64  # bytes
 PUBLISHED, TAKEN, FINISHED, IDLE, NEWS, WAITERS, QUIT, FAULT, COUNTS, ENTRIES = range(0, 640, 64)
 CAPACITY = 4096
 RING_BYTES = ENTRIES + CAPACITY * 8
-BYTES, BUSY_NS, WAIT_NS = COUNTS, COUNTS + 8, COUNTS + 16
+BYTES, BUSY_NS, WAIT_NS, N_READS = COUNTS, COUNTS + 8, COUNTS + 16, COUNTS + 24
 UNREADABLE = 3  # in the step's ERROR word: the file did not give what was needed
 SPIN_NS = 20_000  # before a waiter sleeps: a wake-up costs 48 us, a read of 4 MB some ms, and readers want the core
 PAUSES = 64
@@ -102,6 +102,7 @@ def read_on(ring):
         if code != 0:
             note_fault(ring, code, offset)
         atomic_add(ring + BYTES, length)
+        atomic_add(ring + N_READS, 1)
         atomic_add(ring + BUSY_NS, clock_ns() - begin)
         atomic_store(r + STATE, 1 if code == 0 else code)
         atomic_add(ring + FINISHED, 1)
@@ -133,10 +134,9 @@ def until_read(ring, request, st):
             _sleep(ring, news)
 
 
-@op
-def wait_read(o, tid, nth, st):
-    """Record: 1 ring   2 request.   Until it is read; a failure ends the step."""
-    ring, request = ld_i64(o + 8), ld_i64(o + 16)
+@inner
+def come(ring, request, tid, st):
+    """Waits until a request is read and returns its state: 0 when the step is being left, below 0 when it has to be."""
     state = atomic_load(request + STATE)
     if state == 0:
         begin = clock_ns()
@@ -145,6 +145,13 @@ def wait_read(o, tid, nth, st):
             atomic_add(ring + WAIT_NS, clock_ns() - begin)
     if state < 0:
         fail(ring, st)
+    return state
+
+
+@op
+def wait_read(o, tid, nth, st):
+    """Record: 1 ring   2 request.   Until it is read; a failure ends the step."""
+    come(ld_i64(o + 8), ld_i64(o + 16), tid, st)
 
 
 @op

@@ -4,7 +4,8 @@
     cache.begin(n_rows)    before a step        cache.end(is_whole, is_sound)    after it
     cache.heat             float32 (layers, experts), what each is used; may be set, and kept
 
-An expert takes a slot with its gate, up and down, in file rows. Where layers differ in size (a mix of types) there are
+An expert takes a slot with its gate, up and down, in file rows; where a file has the three one behind the other (a copy
+of relayout) one read brings them, else three. Where layers differ in size (a mix of types) there are
 pools of slots for each size, so that none is wasted, with the same number of slots for each layer on average; a small
 cache is one pool. Not here: who gets a slot in a step (kernels/fetch.py), how large the cache is (planner).
 """
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from engine.errors import BadModelFile
 from engine.kernels import fetch
 from engine.kernels.disk import BLOCK
-from engine.kernels.places import READS, RING, Places
+from engine.kernels.places import APART, READS, RING, Places
 from engine.kernels.program import Buffer
 from engine.kernels.readers import Readers
 from engine.kernels.ring import REQUEST, STATE
@@ -111,12 +112,21 @@ class ExpertCache:
             (fetch.HEAT, self._heat.address + layer * self.n_experts * 4),
             (fetch.SOURCES, self._sources.address + layer * self.n_experts * 24),
             (fetch.NUMBER, layer),
+            (fetch.N_READS, 1 if self._are_stretches(layer) else 3),
         ):
             words[at // 8] = value
         rooms = [_room(int(size)) for size in self.sizes[layer]]
         assert sum(rooms) <= self.pools[self.pool_of[layer]].slot_bytes, (layer, rooms)
         words[fetch.SIZES // 8 : fetch.SIZES // 8 + 3] = self.sizes[layer]
         words[fetch.PARTS // 8 : fetch.PARTS // 8 + 3] = np.cumsum([0, *rooms[:2]])
+
+    def _are_stretches(self, layer: int) -> bool:
+        """Whether each expert lies in the file as one stretch that a slot has room for: gate, up, down."""
+        begins, sizes = self.sources[layer], self.sizes[layer]
+        gaps = begins[:, 1:] - begins[:, :2] - sizes[:2]
+        lengths = begins[:, 2] + sizes[2] - begins[:, 0] // BLOCK * BLOCK
+        room = self.pools[self.pool_of[layer]].slot_bytes // BLOCK * BLOCK
+        return bool((gaps >= 0).all() and (gaps < BLOCK).all() and lengths.max() <= room)
 
     def layer(self, i: int) -> int:
         """The address of what ops must know of layer i."""
@@ -132,15 +142,15 @@ class ExpertCache:
         """Use about n_bytes from now on, but at least as many slots as a layer has experts, where there are so many:
         the program is recorded for that. What is behind goes back to the system, or is used again. Between steps;
         returns the bytes that are used now."""
-        first, used = 0, 0
+        first = 0
         for i, pool in enumerate(self.pools):
             n = min(pool.n_slots, max(self.n_experts, n_bytes * pool.n_slots // max(1, self.n_bytes)))
             self._forget(np.arange(first + n, first + pool.n_slots))
             self._pools.view(np.int64)[(i * fetch.POOL_BYTES + fetch.N_SLOTS) // 8] = n
             start = int(self._head_words[first, fetch.MEMORY // 8])
             self._arena.give_back(start + n * pool.slot_bytes, (pool.n_slots - n) * pool.slot_bytes)
-            first, used = first + pool.n_slots, used + n * pool.slot_bytes
-        return used
+            first += pool.n_slots
+        return self.used_bytes
 
     def _forget(self, slots: NDArray[np.intp]) -> None:
         """Nothing is in these slots any more."""
@@ -169,6 +179,12 @@ class ExpertCache:
     def n_bytes(self) -> int:
         """Bytes of all slots."""
         return sum(pool.n_slots * pool.slot_bytes for pool in self.pools)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the slots that are in use, fewer after `resize`."""
+        counts = self._pools.view(np.int64).reshape(len(self.pools), -1)[:, fetch.N_SLOTS // 8]
+        return sum(int(n) * pool.slot_bytes for n, pool in zip(counts, self.pools, strict=True))
 
     @property
     def n_hits(self) -> int:
@@ -248,9 +264,10 @@ class ExpertCache:
         the file is not sound."""
         if is_whole and is_sound:
             return
-        states = self._head_words[:, [(part * REQUEST + STATE) // 8 for part in range(3)]]
+        is_read = self._head_words[:, [(part * REQUEST + STATE) // 8 for part in range(3)]] == 1
+        is_here = is_read[:, 0] & (is_read.all(axis=1) | (self._head_words[:, APART // 8] == 0))
         owned = self._head_words[:, fetch.OWNER // 8] != 0
-        self._forget(np.flatnonzero(owned & ((states != 1).any(axis=1) | (not is_sound))))
+        self._forget(np.flatnonzero(owned & ~(is_here & is_sound)))
 
 
 def _sources(parts: ExpertParts, base: int, n_experts: int) -> NDArray[np.int64]:
