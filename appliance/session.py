@@ -13,7 +13,7 @@ from appliance.frames import SMALLEST_LOGPROB, done_frame, error_value
 from appliance.outbox import Outbox
 from appliance.request import Done, FinishReason, GenerateRequest, TokenLogprob
 from appliance.wire import Frame
-from engine.errors import ColibriError, ContextLengthExceeded
+from engine.errors import ColibriError, ContextLengthExceeded, ModelFileChanged
 from engine.tokenizer.stream import TextStream
 from engine.tokenizer.vocab import Vocab
 
@@ -43,6 +43,7 @@ class Session:
         self.request = request
         self.outbox = Outbox(post, request.id)
         self.cancelled = threading.Event()
+        self.end_of_engine: ColibriError | None = None
         self.phase: Literal["prefill", "decode"] = "prefill"
         self._leaving = threading.Lock()
         self._ended = False
@@ -57,11 +58,13 @@ class Session:
         self._clock = _Clock()
 
     def run(self, engine: EngineLike) -> None:
-        """Generate and send everything, the last frame included. A ColibriError ends this request only; any other
-        exception passes: the engine cannot be trusted after it, and the process's end tells all its requests."""
+        """Generate and send everything, the last frame included. A ColibriError ends this request only, but for
+        `end_of_engine`, after which no other one would fare better; any other exception passes: the engine cannot be
+        trusted after it, and the process's end tells all its requests."""
         try:
             last = self._generate(engine)
         except ColibriError as error:
+            self.end_of_engine = error if isinstance(error, ModelFileChanged) else None
             last = {"type": "error", "id": self.request.id, "error": error_value(error)}
         self.outbox.flush()
         self._post(last)

@@ -130,3 +130,9 @@ class ReadFailed(EngineFailed):
     """This step counts for nobody; the engine lives and the next one tries again."""
 
     code = "read_failed"
+
+
+class ModelFileChanged(ReadFailed):
+    """The file is not the one that was loaded: no later step will be better, the model has to be loaded again."""
+
+    code = "model_file_changed"

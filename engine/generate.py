@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.kv import KvCache, KvSequence
-from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter, ReadFailed
+from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter
 from engine.info import EngineInfo
 from engine.kernels import step
 from engine.kernels.program import Buffer, Recorded
@@ -34,6 +34,7 @@ from engine.speculate import Speculator
 from engine.spent import Spent, Tally
 from engine.weights.experts import ExpertCache
 from engine.weights.stream import Stream
+from engine.weights.watch import Watch
 
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
 
@@ -51,7 +52,7 @@ class NotFinite(EngineFailed):
 class Machinery:
     """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
     point into; `speculate` makes what guesses the next tokens of a text, from its ids and its sampling with the
-    seed in use (None: nobody guesses); `stream` reads the weights that are not in memory."""
+    seed in use (None: nobody guesses); `stream` reads the weights that are not in memory, `watch` looks after a mapped file."""
 
     team: Team
     program: Recorded
@@ -63,6 +64,7 @@ class Machinery:
     close: Callable[[], None]
     speculate: Callable[[list[int], Sampling, PassTimes], Speculator] | None = None
     stream: Stream | None = None
+    watch: Watch | None = None
 
 
 class Engine:
@@ -220,12 +222,19 @@ class Engine:
 
     def _replay_once(self, threads: int) -> bool:
         if not (stream := self._m.stream):
-            return self._m.team.run(self._m.program, threads)
+            self._check_file()  # before, since touching a page behind the end of a cut file ends the process
+            is_whole = self._m.team.run(self._m.program, threads)
+            self._check_file()
+            return is_whole
         stream.begin(self._rows.n_rows)
         is_whole = self._m.team.run(self._m.program, threads)
-        if complaint := stream.end(is_whole):
-            raise ReadFailed(complaint)
+        if (complaint := stream.end(is_whole)) is not None:
+            raise complaint
         return is_whole
+
+    def _check_file(self) -> None:
+        if self._m.watch and (complaint := self._m.watch.complaint()):
+            raise complaint
 
     # --- from other threads ---
 

@@ -13,6 +13,7 @@ from typing import Any
 from engine.cache.kv import KvCache
 from engine.census import Home, census
 from engine.draft import DraftModel, check_vocabularies
+from engine.errors import BadModelFile
 from engine.footprint import ModelFacts, out_rows
 from engine.generate import Engine, Machinery
 from engine.gguf.digest import model_digest
@@ -152,6 +153,8 @@ def _build(
         stream = _streamed(gguf, shape, chosen, options, store, model, loading)
     elif note := place_mapped(store, chosen.load_mode == "mlock"):
         notes.append(note)
+    if stream is None and store.watch.complaint():
+        raise BadModelFile(f"{gguf.path.name} changed while it was being loaded; load it again")
     parts = Parts(shape, store.matrices, kv, rows, out_rows(options.n_parallel), team_size)
     model.record(parts)
     team = Team(team_size, _cpus(machine, team_size))
@@ -167,6 +170,7 @@ def _build(
         team, parts.program.finish(), kv, parts.logits, parts.ld_logits, parts.max_out,
         keep=(parts, arena, model, small), close=close, stream=stream,
         speculate=_speculate(options, spec_type, small, shape.n_vocab),
+        watch=store.watch if chosen.load_mode in ("mmap", "mlock") else None,
     )  # fmt: skip
     homes = census(store, chosen.load_mode)
     info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes), stream, homes)

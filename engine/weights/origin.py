@@ -1,4 +1,4 @@
-"""The model file while weights are read from it again and again: opened for large reads, watched for changes.
+"""The model file while weights are read from it again and again: opened for large reads, watched (watch.py).
 
 Large reads go past the page cache (O_DIRECT) where the file system takes that: cached pages count against a container's
 limit and are never hit. Elsewhere each read gives its pages back. Not here: who reads what (stream.py).
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from engine.errors import BadModelFile
 from engine.kernels.disk import BLOCK
+from engine.weights.watch import Watch
 
 ALIGNED = ~(BLOCK - 1)
 
@@ -17,33 +18,18 @@ ALIGNED = ~(BLOCK - 1)
 class Origin:
     """`fd` for large reads, `is_direct` past the page cache; `rows_fd` for single rows, without reading ahead."""
 
-    def __init__(self, path: Path, n_bytes: int) -> None:
-        self.path = path.absolute()
+    def __init__(self, watch: Watch) -> None:
+        path = self.path = watch.path
+        self.watch = watch
         self.rows_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         os.posix_fadvise(self.rows_fd, 0, 0, os.POSIX_FADV_RANDOM)
         self.fd, self.is_direct = _open_direct(path)
         if not self.is_direct:
             self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_RANDOM)
-        self._seen = _identity(os.stat(path))
-        if _identity(os.fstat(self.fd)) != self._seen or self._seen[2] != n_bytes:
+        if not watch.is_of(self.fd):
             self.close()
             raise BadModelFile(f"{path.name} changed while it was being loaded; load it again")
-
-    def complaint(self) -> str:
-        """What has happened to the file since it was loaded, empty if nothing; 2 us."""
-        try:
-            now = _identity(os.stat(self.path))
-        except OSError as error:
-            why = os.strerror(error.errno or 0).lower()
-            return f"the model file {self.path.name} cannot be reached any more ({why})"
-        if now == self._seen:
-            return ""
-        if now[:2] != self._seen[:2]:
-            return f"the model file {self.path.name} was replaced by another one"
-        if now[2] < self._seen[2]:
-            return f"the model file {self.path.name} was cut from {self._seen[2]:,} to {now[2]:,} bytes"
-        return f"the model file {self.path.name} was written to"
 
     def read(self, offset: int, n_bytes: int) -> bytes:
         """A few bytes; BadModelFile when they cannot be had."""
@@ -74,10 +60,6 @@ class Origin:
     def close(self) -> None:
         os.close(self.fd)
         os.close(self.rows_fd)
-
-
-def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _open_direct(path: Path) -> tuple[int, bool]:

@@ -23,6 +23,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
+from engine.errors import ReadFailed
 from engine.kernels import ring
 from engine.kernels.disk import BLOCK
 from engine.kernels.pack import pack_panels
@@ -95,21 +96,21 @@ class Stream:
             for i in range(min(self.split.n_slots, self.n_chunks)):
                 self.readers.post(self._request(i))
 
-    def end(self, is_whole: bool) -> str:
-        """After a step; why it must not count, in words, empty if it may. A step that is not whole was left early."""
-        complaint = self.origin.complaint()
-        if is_whole and not complaint:
-            return ""
+    def end(self, is_whole: bool) -> ReadFailed | None:
+        """After a step; why it must not count, None if it may. A step that is not whole was left early."""
+        complaint = self.origin.watch.complaint()
+        if is_whole and complaint is None:
+            return None
         self._is_running = False
         self.readers.drain()
         words = self._requests.view(np.int64).reshape(-1, ring.REQUEST // WORD)
         words[:, ring.STATE // WORD] = words[:, ring.DONE // WORD] = 0
         if self.experts:
-            self.experts.end(is_whole, not complaint)
+            self.experts.end(is_whole, complaint is None)
         fault = self.readers.take_fault()
-        if complaint:
-            return f"{complaint} while it was in use; load it again"
-        return f"reading the model file {self.origin.path.name} failed: {fault}" if fault else ""
+        if complaint is None and fault:
+            return ReadFailed(f"reading the model file {self.origin.path.name} failed: {fault}")
+        return complaint
 
     def rest(self) -> None:
         """Between two texts: what is worth keeping, not too often."""
@@ -137,7 +138,7 @@ def place_streamed(
     store: Store, pinned_bytes: int, ring_bytes: int, on_progress: Callable[[int, int], None]
 ) -> Stream:
     """Pin and pack what stays, describe the rest; on_progress(bytes done, of all). BadModelFile when reading fails."""
-    origin = Origin(store.gguf.path, store.gguf.n_bytes)
+    origin = Origin(store.watch)
     matrices = [m for m in store.matrices if "_exps" not in m.name]  # experts have a cache
     plan = split([Extent(m.name, m.panel_bytes, m.n // 8) for m in matrices], pinned_bytes, ring_bytes)
     try:

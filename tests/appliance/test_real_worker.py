@@ -230,6 +230,38 @@ async def test_a_context_that_no_machine_holds_is_refused(model: Path) -> None:
     assert error.exit_code == 4
 
 
+@pytest.mark.parametrize("mode", ["stream", "mmap"])
+async def test_a_model_file_that_changes_ends_the_answer_and_is_not_answered_from_again(
+    tmp_path: Path, mode: str
+) -> None:
+    """One that is away for a moment fails the answers of that moment; one that is another has the engine go."""
+    path = tiny_llama(tmp_path / "m.gguf", n_layers=3)
+    spec = WorkerSpec(str(path), {**OPTIONS, "load_mode": mode}, identity=identity(path))
+    supervisor = Supervisor(spec, back_off=BackOff(first_s=0.01))
+    dispatcher = Dispatcher(supervisor)
+    await supervisor.start()
+    async with asyncio.timeout(GUARD_S):
+        await supervisor.ready()
+    expected = text(await answer(dispatcher, ask("c1")))
+    path.rename(tmp_path / "away")
+    with pytest.raises(EngineFailed, match="cannot be reached any more") as failed:
+        await answer(dispatcher, ask("c2"))
+    assert failed.value.code == "read_failed"
+    (tmp_path / "away").rename(path)
+    assert text(await answer(dispatcher, ask("c3"))) == expected and supervisor.restarts == 0
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(EngineFailed, match="was written to while it was in use; load it again") as failed:
+        await answer(dispatcher, ask("c4"))
+    assert failed.value.code == "model_file_changed"
+    async with asyncio.timeout(GUARD_S):
+        while supervisor.state == "ready":
+            await asyncio.sleep(0.01)
+        with pytest.raises(BadModelFile, match="replaced by another file since it was planned"):
+            await supervisor.ready()
+    await supervisor.stop()
+    await dispatcher.close()
+
+
 async def test_another_file_under_the_same_name_is_refused_even_with_the_same_header(tmp_path: Path) -> None:
     path = tiny_llama(tmp_path / "m.gguf")
     planned = identity(path)

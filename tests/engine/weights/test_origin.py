@@ -1,14 +1,14 @@
-"""The file behind a stream: every byte at any offset, direct or not, and what may happen to it meanwhile."""
+"""The file behind a stream: every byte at any offset, direct or not. Not here: what may happen to it (test_watch.py)."""
 
 import mmap
 import os
-from pathlib import Path
 
 import pytest
 
 from engine.errors import BadModelFile
 from engine.weights import origin
 from engine.weights.origin import Origin
+from engine.weights.watch import Watch
 
 DATA = os.urandom(3 * 4096 + 777)
 
@@ -19,7 +19,7 @@ def opened(request, tmp_path, monkeypatch):
     path.write_bytes(DATA)
     if request.param != "direct":
         monkeypatch.setattr(origin, "_open_direct", lambda _path: (-1, False))
-    found = Origin(path, len(DATA))
+    found = Origin(Watch(path))
     if request.param == "direct" and not found.is_direct:
         found.close()
         pytest.skip("this file system takes no direct reads")
@@ -41,28 +41,15 @@ def test_a_file_that_ends_too_early_is_a_sentence(opened):
         opened.read(len(DATA) - 1, 2)
 
 
-def test_what_happens_to_the_file_is_told(opened):
-    path: Path = opened.path
-    assert opened.complaint() == ""
-    with path.open("r+b") as file:
-        file.truncate(5000)
-    assert opened.complaint() == "the model file some.gguf was cut from 13,065 to 5,000 bytes"
-    path.write_bytes(DATA)
-    os.utime(path, ns=(1, 1))
-    assert opened.complaint() == "the model file some.gguf was written to"
-    other = path.with_name("other")
-    other.write_bytes(DATA)
-    other.replace(path)
-    assert opened.complaint() == "the model file some.gguf was replaced by another one"
-    path.unlink()
-    assert opened.complaint() == "the model file some.gguf cannot be reached any more (no such file or directory)"
-
-
-def test_a_file_of_another_size_than_its_header_promised_is_refused(tmp_path):
+def test_a_file_that_was_exchanged_before_it_is_read_is_refused(tmp_path):
     path = tmp_path / "some.gguf"
     path.write_bytes(DATA)
+    watch = Watch(path)
+    path.unlink()
+    path.write_bytes(DATA)
+    os.utime(path, ns=(1, 1))
     with pytest.raises(BadModelFile, match="changed while it was being loaded"):
-        Origin(path, len(DATA) - 1)
+        Origin(watch)
 
 
 def test_a_file_system_without_direct_reads_is_found_out(tmp_path, monkeypatch):
