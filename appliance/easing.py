@@ -1,8 +1,8 @@
 """Gives memory back while it is short: the cache of experts shrinks, and grows again when that is over.
 
-Not here: what the kernel tells (machine/pressure.py), the cache (engine/weights/experts.py). Looked at
-between two requests. What counts is time lost to a lack of memory: a group that is full of cached pages meets its limit
-all the time and lacks nothing.
+Not here: what the kernel tells (machine/pressure.py), the cache (engine/weights/experts.py). Looked at between two
+requests, and again and again while there are none. What counts is time lost to a lack of memory: a group that is full
+of cached pages meets its limit all the time and lacks nothing. What loading a model has stalled is not counted.
 """
 
 import time
@@ -28,11 +28,11 @@ class Easing:
     ) -> None:  # fmt: skip
         self.share = 1.0
         self._resize, self._read, self._clock = resize, read, clock
-        self._changed = clock() - CALM_S
-        self._stalled = self._changed
+        self._changed = clock()
+        self._stalled = self._changed - CALM_S
 
     def look(self) -> bool:
-        """Between two requests; True when the cache has another size now."""
+        """While no request runs; True when the cache has another size now."""
         now, share = self._clock(), self.share
         if now - self._changed < AGAIN_S:
             return False

@@ -5,7 +5,8 @@
     generate {id, …the request}                 progress {stage, done, total, note}
     ack {id, n}        n pieces were taken      ready {…facts}
     cancel {id}                                 beat {beat, busy, id?, phase?, done?, total?, spent?, rss_anon}
-                                                experts {shape, held, heat}   hex, a byte per (layer, expert)
+                                                experts {shape, held, heat, used_bytes}   hex, a byte
+                                                    per (layer, expert)
     shutdown {}                                 prefill {id, done, total, cached, ms}
                                                 piece {id, text, ids, logprobs?}
                                                 done {id, …} | cancelled {id, phase, n_generated} | error {id, error}

@@ -24,7 +24,7 @@ from dataclasses import asdict, is_dataclass, replace
 from importlib import metadata
 from typing import Any
 
-from appliance.easing import Easing
+from appliance.easing import AGAIN_S, Easing
 from appliance.frames import error_value, read_generate
 from appliance.session import EngineLike, Session
 from appliance.wire import PROTOCOL, Frame, Line, WireError
@@ -79,16 +79,15 @@ class EngineThread(threading.Thread):
     def run(self) -> None:
         try:
             self._load()
+            assert self.engine is not None
             resize = getattr(self.engine, "resize_experts", None)
             easing = Easing(resize) if resize and resize(1.0) is not None else None
-            while (session := self.inbox.get()) is not None:
+            while (session := self._next(easing)) is not None:
                 self.session = session
-                assert self.engine is not None
                 session.run(self.engine)
                 self.session = None
-                if easing and easing.look():
-                    sys.stderr.write(f"worker: the cache of experts has {easing.share:.0%} of its size now\n")
-            assert self.engine is not None
+                if session.end_of_engine is not None:
+                    raise session.end_of_engine
             self.engine.shutdown()
         except ColibriError as error:
             self.failure = error
@@ -99,6 +98,16 @@ class EngineThread(threading.Thread):
             self.failure = EngineFailed(f"it met {type(error).__name__}; the log has the place")
         finally:
             self._line.wake()
+
+    def _next(self, easing: Easing | None) -> Session | None:
+        """The next session, None when it is time to go; memory that others need is given back while nobody asks."""
+        while True:
+            if easing and easing.look():
+                sys.stderr.write(f"worker: the cache of experts has {easing.share:.0%} of its size now\n")
+            try:
+                return self.inbox.get(timeout=AGAIN_S if easing else None)
+            except queue.Empty:
+                pass
 
     def _load(self) -> None:
         began = time.perf_counter()
@@ -230,7 +239,7 @@ def experts_frame(engine: Any) -> Frame | None:
     scaled = (heat * (255.0 / max(float(heat.max()), 1e-30))).astype("uint8")
     return {
         "type": "experts", "shape": list(held.shape), "held": held.astype("uint8").tobytes().hex(),
-        "heat": scaled.tobytes().hex(),
+        "heat": scaled.tobytes().hex(), "used_bytes": experts.used_bytes,
     }  # fmt: skip
 
 

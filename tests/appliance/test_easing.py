@@ -45,6 +45,7 @@ class World:
 def test_it_shrinks_while_memory_is_short_and_grows_when_it_has_not_been_for_a_while(engine: Engine) -> None:
     world, whole = World(engine), engine.resize_experts(1.0)
     assert whole is not None
+    assert world.after(AGAIN_S - 1, SHORT) == 1.0, "that was the load"
     assert world.after(1, Pressure(memory_some=STALLED - 0.1, max=10_000)) == 1.0, "a full group lacks nothing"
     assert world.after(1, SHORT) == 0.75 and engine.resize_experts(0.75) < 0.76 * whole
     assert world.after(1, SHORT) == 0.75, "the kernel's figure is still that of before"
@@ -66,6 +67,6 @@ def test_there_is_an_end_to_it(engine: Engine) -> None:
 def test_an_engine_without_experts_has_nothing_to_give(tmp_path: Path) -> None:
     engine = load(tiny_llama(tmp_path / "m.gguf"))
     world = World(engine)
-    world.pressure = SHORT
+    world.now, world.pressure = world.now + AGAIN_S, SHORT
     assert not world.easing.look() and engine.resize_experts(0.5) is None
     engine.shutdown()

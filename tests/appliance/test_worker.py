@@ -1,18 +1,27 @@
 """One request inside the worker: text, stops, logprobs, credit; in-process sessions on a scripted engine."""
 
+import itertools
+import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from appliance import worker
+from appliance.easing import LEAST, Easing
 from appliance.frames import read_done, read_error, read_piece
+from appliance.machine.pressure import Pressure
 from appliance.outbox import MERGED_TOKENS, WINDOW, Outbox, SlowReader
 from appliance.request import Done, GenerateRequest
 from appliance.session import Session
+from appliance.wire import Line
 from engine.errors import ContextLengthExceeded
 from tests.appliance.scripted import END, Engine, Script, ids, request, vocab
+from tests.tiny_moe import tiny_qwen3moe
 
 
 def run(
@@ -203,3 +212,27 @@ def test_what_is_held_for_a_reader_is_bounded() -> None:
     with pytest.raises(SlowReader):
         for _ in range(1000):
             box.push("x" * (1 << 20), [1], [])
+
+
+def test_memory_is_given_back_while_nobody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real engine with a cache of experts, no request, and a kernel that says memory is short; minutes pass fast."""
+    monkeypatch.setattr(worker, "AGAIN_S", 0.001)
+    minutes = itertools.count(0, 60).__next__
+    monkeypatch.setattr(worker, "Easing", partial(Easing, read=lambda: Pressure(memory_some=50.0), clock=minutes))
+    options = {"n_ctx": 512, "ubatch_size": 8, "load_mode": "stream", "spec_type": "none", "expert_bytes": 1 << 30}
+    ours, theirs = socket.socketpair()
+    model = tiny_qwen3moe(tmp_path / "m.gguf", n_layers=8)
+    thread = worker.EngineThread({"model": str(model), "options": options}, Line(ours))
+    thread.start()
+    until = time.monotonic() + 60
+    while thread.is_alive() and time.monotonic() < until:
+        cache: Any = thread.engine and thread.engine.experts  # type: ignore[attr-defined]
+        if cache and cache.used_bytes <= 1.01 * LEAST * cache.n_bytes:
+            break
+        time.sleep(0.01)
+    assert cache and cache.used_bytes <= 1.01 * LEAST * cache.n_bytes
+    thread.inbox.put(None)
+    thread.join()
+    assert thread.failure is None
+    ours.close()
+    theirs.close()
