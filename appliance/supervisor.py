@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from appliance.life import Life, Patience, WorkerSpec
+from appliance.recent import Recent
 from appliance.wire import Frame, pack
 from engine.errors import ColibriError, EngineDown, EngineFailed
 
@@ -68,7 +69,7 @@ class Supervisor:
     """One worker at a time. All methods belong to one event loop.
 
     To be read at any time: `state`; `progress`, the load's stage, done, total, note; `info`, the ready worker's facts
-    with its last beat under "beat" and what is in its cache under "experts"; `error`, why it is crashed; `restarts`;
+    with its last beat under "beat" and what is in its cache under "experts"; `recent`, what it used up lately; `error`, why it is crashed; `restarts`;
     `log_tail`, the last lines of its stderr.
     """
 
@@ -87,6 +88,7 @@ class Supervisor:
         self.info: dict[str, Any] = {}
         self.error: ColibriError | None = None
         self.restarts = 0
+        self.recent = Recent()
         self._prefix = tuple(prefix)
         self._env = dict(os.environ if env is None else env)
         self._patience = patience or Patience()
@@ -245,6 +247,7 @@ class Supervisor:
                     listener.worker_ready(self.info)
             case "beat":
                 if self.state == "ready":
+                    self.recent.take(frame.get("spent"))
                     self.info |= {"beat": frame, "rss_anon": frame["rss_anon"]}
             case "experts":
                 if self.state == "ready":
@@ -259,6 +262,7 @@ class Supervisor:
         self.state = state
         if state != "ready":
             self.info = {}
+            self.recent.forget()
         if state not in ("compiling", "loading"):
             self.progress = None
         for waker in self._wakers:

@@ -127,7 +127,8 @@ def alerts(services: Services, reading: Reading) -> list[str]:
     engine = Engine(
         worker_swap=_process(supervisor.pid)["swap_bytes"] or 0, n_waiting=len(waiting),
         notes=tuple(str(note) for note in supervisor.info.get("notes") or ()),
-        is_streaming=bool(supervisor.info.get("streamed_bytes")),
+        is_streaming=supervisor.info.get("load_mode") == "stream",
+        disk_share=supervisor.recent.rates()["disk_share"],
     )  # fmt: skip
     return [one_line(text, SENTENCE) for text in warnings(reading, engine)[:WARNINGS]]
 

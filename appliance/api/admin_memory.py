@@ -3,6 +3,7 @@
 Not here: the map itself (appliance/residency.py), counting (engine/spent.py), the machine's numbers (gauges.py).
 
     /admin/memory      plan and budget, processes, machine, pressure, what the engine has used up since its load
+                       (sums, and means of a token) and in the last seconds (rates)
     /admin/residency   ?rows= &cols= &by=tensor|expert: cells of 0 to 255, binned to the reader's size, and as many of
                        heat, which experts alone have
 """
@@ -34,17 +35,17 @@ async def memory(request: web.Request) -> web.Response:
     reading = await asyncio.to_thread(services.gauges.read, services.supervisor.pid)
     info, running = services.supervisor.info, services.dispatcher.snapshot()["running"]
     pids = (("api", "self"), ("worker", services.supervisor.pid))
-    sums = spent(services)
+    sums, in_use = spent(services), (info.get("experts") or {}).get("used_bytes")
     found = {
         "model": services.model.id, "load_mode": info.get("load_mode"),
         "budget_bytes": info.get("budget_bytes"), "private_bytes": info.get("private_bytes"),
         "plan": [dict(zip(ROW, row, strict=True)) for row in info.get("plan") or ()],
-        "weights": {name: info.get(name) for name in WEIGHTS},
+        "weights": {name: info.get(name) for name in WEIGHTS} | {"expert_cache_used_bytes": in_use},
         "kv": {"bytes": info.get("kv_bytes"), "used_bytes": kv_used(services, running)},
         "processes": {name: process_memory(pid) if pid is not None else {} for name, pid in pids},
         "machine": reading.machine, "pressure": reading.pressure.json(),
         "major_faults_s": reading.major_faults_s, "disk_read_s": reading.disk_read_s,
-        "spent": sums, "token": per_token(sums), "warnings": alerts(services, reading),
+        "spent": sums, "token": per_token(sums), "rates": services.supervisor.recent.rates(), "warnings": alerts(services, reading),
     }  # fmt: skip
     return answer(rounded(found))
 
@@ -84,8 +85,8 @@ def per_token(sums: dict[str, int] | None) -> dict[str, Any]:
     """Means over all tokens since the load, prompts' time included."""
     n = (sums or {}).get("n_tokens")
     if not sums or not n:
-        return dict.fromkeys(("compute_ms", "disk_ms", "sample_ms", "read_bytes"))
+        return dict.fromkeys(("compute_ms", "disk_ms", "sample_ms", "read_bytes", "reads"))
     return {
         "compute_ms": compute_ns(sums) / n / 1e6, "disk_ms": sums["disk_ns"] / n / 1e6,
-        "sample_ms": sums["sample_ns"] / n / 1e6, "read_bytes": sums["read_bytes"] // n,
+        "sample_ms": sums["sample_ns"] / n / 1e6, "read_bytes": sums["read_bytes"] // n, "reads": sums["n_reads"] / n,
     }  # fmt: skip

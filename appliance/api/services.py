@@ -20,6 +20,7 @@ from appliance.loglines import LogLines
 from appliance.machine.gauges import Gauges
 from appliance.metrics import Metrics
 from appliance.profiles import ProfileStore
+from appliance.recent import Recent
 from appliance.settings import Settings
 from appliance.swaps.prepare import Prepared, ServedModel
 from appliance.swaps.swapper import Swapper
@@ -59,6 +60,8 @@ class Supervises(Protocol):
     def restarts(self) -> int: ...
     @property
     def pid(self) -> int | None: ...
+    @property
+    def recent(self) -> Recent: ...
 
 
 @dataclass(slots=True)

@@ -15,6 +15,8 @@ LITTLE_MEMORY = 0.05
 PAGING_PER_S = 50.0
 HOT_C = 90.0
 IDLE, BUSY = 0.10, 0.50
+WAITING = 0.5
+"""Of the time of a stream's steps."""
 STALLED = 10.0
 """Percent of ten seconds in which all of our group's tasks waited for memory."""
 
@@ -22,17 +24,18 @@ STALLED = 10.0
 @dataclass(frozen=True, slots=True)
 class Engine:
     """What the warnings need to know of our processes; `notes` are the engine's own words about its load; a stream
-    reads weights from the disk for each token."""
+    reads weights from the disk for each token, and `disk_share` of the last steps' time was waiting for that."""
 
     worker_swap: int = 0
     n_waiting: int = 0
     notes: tuple[str, ...] = ()
     is_streaming: bool = False
+    disk_share: float | None = None
 
 
 def warnings(now: Reading, engine: Engine) -> list[str]:
     """The worst first."""
-    return [*_memory(now, engine), *_disk(now), *_cpu(now, engine), *_pages(now), *engine.notes]
+    return [*_memory(now, engine), *_disk(now, engine), *_cpu(now, engine), *_pages(now), *engine.notes]
 
 
 def _memory(now: Reading, engine: Engine) -> Iterator[str]:
@@ -73,7 +76,12 @@ def _memory(now: Reading, engine: Engine) -> Iterator[str]:
         )
 
 
-def _disk(now: Reading) -> Iterator[str]:
+def _disk(now: Reading, engine: Engine) -> Iterator[str]:
+    if engine.is_streaming and (engine.disk_share or 0.0) > WAITING:
+        yield (
+            f"answers wait for the disk for {engine.disk_share:.0%} of their time; more memory for this service, a "
+            "smaller model or a faster disk makes them faster"
+        )
     if now.data_free is not None and now.data_free < LITTLE_DISK:
         yield f"the data folder's disk has {_mib(now.data_free)} left; without room no profile can be saved: make room"
     if now.data_total is None:

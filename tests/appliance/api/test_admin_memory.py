@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from appliance.life import WorkerSpec
+from appliance.recent import NAMES, WINDOW_S
 from tests.appliance.api.service import Service, service
 from tests.tiny import tiny_llama
 from tests.tiny_moe import N_EXPERTS, tiny_qwen3moe
@@ -19,7 +20,7 @@ PINNED, RING = 60_000, 64 * 1024
 OPTIONS = {"n_ctx": 512, "threads": 1, "ubatch_size": 64, "load_mode": "stream", "spec_type": "none",
            "pinned_bytes": PINNED, "ring_bytes": RING}  # fmt: skip
 KEYS = {"model", "load_mode", "budget_bytes", "private_bytes", "plan", "weights", "kv", "processes", "machine",
-        "pressure", "major_faults_s", "disk_read_s", "spent", "token", "warnings"}  # fmt: skip
+        "pressure", "major_faults_s", "disk_read_s", "spent", "token", "rates", "warnings"}  # fmt: skip
 TENSORS = ["norms", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
 
 
@@ -65,11 +66,24 @@ async def test_memory_tells_the_plan_where_the_weights_are_and_what_a_token_cost
     spent, token = found["spent"], found["token"]
     assert spent["read_bytes"] >= spent["n_steps"] * weights["streamed_bytes"]
     assert token["read_bytes"] == spent["read_bytes"] // spent["n_tokens"]
+    assert token["reads"] == pytest.approx(spent["n_reads"] / spent["n_tokens"], abs=1e-3) and token["reads"] > 1
     split = sum(token[f"{part}_ms"] for part in ("compute", "disk", "sample"))
     assert split == pytest.approx(spent["step_ns"] / spent["n_tokens"] / 1e6, rel=0.02)
     # The readers run ahead of what an answer uses, so an answer may be charged a ring's worth less or more.
     least = (timings["predicted_n"] - 1) * weights["streamed_bytes"] - 2 * RING
     assert timings["disk_bytes"] >= least > 0 and timings["disk_ms"] >= 0
+
+
+async def test_rates_are_those_of_the_last_seconds(streaming: Service) -> None:
+    await answered(streaming)
+    found = await get(streaming, "/admin/memory")
+    rates, streamed = found["rates"], found["weights"]["streamed_bytes"]
+    assert set(rates) == set(NAMES) and 0 < rates["seconds"] <= WINDOW_S
+    assert rates["tok_s"] > 0 and rates["reads_s"] > rates["steps_s"] > 0
+    # The readers run ahead of a step, and the beat that is oldest may have counted what they had read by then.
+    assert rates["read_bytes_s"] >= rates["steps_s"] * streamed - 2 * RING / rates["seconds"]
+    assert 0 < rates["busy_share"] <= 1 and 0 <= rates["disk_share"] <= 1
+    assert rates["expert_hit_share"] is None, "a dense model has none"
 
 
 async def test_the_map_shows_what_is_pinned_and_adds_up(streaming: Service) -> None:
@@ -125,6 +139,8 @@ async def test_the_map_of_a_mixture_shows_each_expert_and_its_heat(tmp_path: Pat
             while not any(255 in row for row in found["heat"]):
                 await asyncio.sleep(0.2)
                 found = await get(running, "/admin/residency")
+        weights = (await get(running, "/admin/memory"))["weights"]
+    assert 0 < weights["expert_cache_used_bytes"] == weights["expert_cache_bytes"]
     assert (found["by"], found["n_columns"]) == ("expert", N_EXPERTS)
     held = [cell for row in found["cells"] for cell in row]
     assert set(held) <= {0, 255} and 255 in held, "an expert is there as a whole or not at all"

@@ -49,6 +49,7 @@ def test_a_machine_that_is_well_or_tells_nothing_has_no_warnings() -> None:
         ({"pressure": Pressure(memory_some=40.0, memory_full=12.4)}, {}, "for 12% of the last seconds", "free some"),
         ({"pressure": Pressure(oom_kill=2)}, {}, "ended 2 of this container's processes", "raise the limit"),
         ({"machine": {**WELL.machine, "swap_total": 0}}, {"is_streaming": True}, "no swap", "add some swap"),
+        ({}, {"is_streaming": True, "disk_share": 0.81}, "wait for the disk for 81% of their time", "more memory"),
         ({}, {"notes": ("mlock was refused; raise ulimit -l",)}, "mlock was refused", "ulimit"),
     ],
 )  # fmt: skip
@@ -58,6 +59,11 @@ def test_each_warning_has_its_reason_and_its_advice(
     (text,) = warnings(replace(WELL, **change), Engine(**engine))
     assert seen in text
     assert advice in text
+
+
+def test_waiting_for_the_disk_is_no_news_below_half_the_time_or_without_a_stream() -> None:
+    assert warnings(WELL, Engine(is_streaming=True, disk_share=0.5)) == []
+    assert warnings(WELL, Engine(disk_share=0.9)) == []
 
 
 def test_an_idle_node_is_no_news_while_nobody_waits_or_all_are_idle() -> None:
