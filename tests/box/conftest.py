@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,13 @@ class Box:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
+
+    def admin(self, path: str) -> Any:
+        """A document of the service for whoever holds its admin key."""
+        keys = dict(line.split()[:2] for line in self.inside("cat", "/data/keys").splitlines() if line[:1].isalpha())
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {keys['admin']}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
 
     def post(self, path: str, body: dict[str, Any], timeout: float = 120) -> Any:
         request = urllib.request.Request(
@@ -100,8 +108,9 @@ for p in pathlib.Path('/proc').glob('[0-9]*'):
 
 
 def clear(box: Box) -> None:
-    """Nothing of this project is left: a container that a failed test left would hold its volumes, profiles and all."""
-    ours = ["docker", "ps", "-aq", "--filter", f"label=com.docker.compose.project={PROJECT}"]
+    """Nothing of its project is left: a container that a failed test left would hold its volumes, profiles and all."""
+    project = box.env["COMPOSE_PROJECT_NAME"]
+    ours = ["docker", "ps", "-aq", "--filter", f"label=com.docker.compose.project={project}"]
     if left := subprocess.run(ours, capture_output=True, text=True, check=True).stdout.split():
         subprocess.run(["docker", "rm", "-f", *left], capture_output=True, check=False)
     box.compose("--profile", "*", "down", "-v", "--remove-orphans", check=False)
@@ -110,11 +119,17 @@ def clear(box: Box) -> None:
 @pytest.fixture(scope="session")
 def box() -> Iterator[Box]:
     """Start the image under another name and on a free port."""
-    env = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT, "BOX_PORT": "0", "BOX_MODELS": str(ROOT / "models")}
-    made = Box("", env)
+    with started(PROJECT, BOX_MODELS=str(ROOT / "models")) as made:
+        yield made
+
+
+@contextmanager
+def started(project: str, **settings: str) -> Iterator[Box]:
+    """The image as a project of that name on a free port, ready; nothing of it is left behind."""
+    made = Box("", {**os.environ, "COMPOSE_PROJECT_NAME": project, "BOX_PORT": "0", **settings})
     clear(made)
-    made.compose("up", "-d", "--wait", "--no-build", "colibri")
     try:
+        made.compose("up", "-d", "--wait", "--no-build", "colibri")
         made.find()
         yield made
     finally:
