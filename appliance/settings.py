@@ -73,6 +73,7 @@ def user_data_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 Auto = Annotated[int | None, BeforeValidator(_auto)]
+AutoOrNone = Annotated[int | None, BeforeValidator(lambda value: None if value == "auto" else value)]
 Offline = Annotated[bool, AfterValidator(_only_true)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
@@ -119,7 +120,10 @@ class Settings(BaseModel):
         short=("-ctv",))
     load_mode: Literal["auto", "resident", "mmap", "mlock", "stream"] = knob(
         "auto", "where the weights live: auto, resident (own memory), mmap (the file's pages), mlock, stream (in part)",
-        "engine", "engine.planner", "resident when it fits, else stream; mmap for experts", short=("-lm",))
+        "engine", "engine.planner", "resident when it fits, else stream", short=("-lm",))
+    cache_mb: AutoOrNone = knob(
+        None, "MiB of memory for the experts of a mixture that streams, 0 for none, or auto", "engine",
+        "engine.planner", "what dense weights leave of the memory", ge=0, le=1 << 24)
     parallel: int = knob(
         1, "sequences computed at once; others wait in the queue", "engine", "engine.load",
         "one generation at a time", short=("-np",), ge=1, le=1)
@@ -239,6 +243,10 @@ class Settings(BaseModel):
             return None
         return existing_model(self.spec_draft_model, self.models_dir)
 
+    def heat_dir(self) -> Path:
+        """Where it is kept how much each expert of a model is used."""
+        return self.data_dir / "heat"
+
     def engine_spec(self) -> dict[str, Any]:
         """The arguments of EngineOptions as plain values: what the worker gets, and no numba is loaded for it."""
         from appliance.machine.host import default_threads, read_machine
@@ -253,8 +261,9 @@ class Settings(BaseModel):
             "type_k": self.cache_type_k,
             "type_v": self.cache_type_v,
             "load_mode": self.load_mode,
+            "cache_mb": self.cache_mb,
             "n_parallel": self.parallel,
-            "heat_dir": str(self.data_dir / "heat"),
+            "heat_dir": str(self.heat_dir()),
             "spec_type": self.spec_type,
             "spec_ngram_simple_size_n": self.spec_ngram_simple_size_n,
             "spec_ngram_simple_size_m": self.spec_ngram_simple_size_m,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.cache.layout import PAGE, kv_bytes, whole_pages
+from engine.gguf.digest import model_digest
 from engine.gguf.reader import GgufFile, TensorInfo
 from engine.models.shape import DecoderShape
 
@@ -46,7 +47,8 @@ class Experts:
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """What planning needs of a file, small enough to keep for a whole folder: a header may hold 50 MB of words.
-    `macs`: how many weights a token multiplies with."""
+    `macs`: how many weights a token multiplies with; `digest` (gguf/digest.py) only where there are experts, whose heat
+    is kept under it."""
 
     name: str
     shape: DecoderShape
@@ -55,6 +57,7 @@ class ModelFacts:
     file_bytes: int
     experts: Experts | None = None
     macs: int = 0
+    digest: str = ""
 
     @classmethod
     def of(cls, gguf: GgufFile, shape: DecoderShape) -> "ModelFacts":
@@ -62,7 +65,8 @@ class ModelFacts:
         weights = weights_by_kind(gguf.tensors.values())
         experts = experts_of(gguf.tensors.values(), shape.n_used)
         macs = macs_of(gguf.tensors.values(), shape.tied, experts)
-        return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes, experts, macs)
+        digest = model_digest(gguf) if experts else ""
+        return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes, experts, macs, digest)
 
     @property
     def weights_bytes(self) -> int:

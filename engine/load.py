@@ -32,9 +32,11 @@ from engine.models.registry import family
 from engine.models.shape import DecoderShape
 from engine.planner import Machine, Plan, PlanRequest, plan
 from engine.planner.beside import draft_bytes
+from engine.planner.forecast import heat_of
 from engine.planner.residency import least_slots
 from engine.sampling import Sampling
 from engine.speculate import MOST_GUESSES, LookupSpeculator, Speculator, drafts_with_model, spec_type_of
+from engine.weights.heat import Heat, heat_path
 from engine.weights.pinning import SLACK
 from engine.weights.placement import place_mapped, place_resident
 from engine.weights.store import Store
@@ -46,7 +48,7 @@ Progress = Callable[[str, int, int, str], None]
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What may be asked of an engine; n_ctx 0 lets the planner choose. Field names are the settings' long flags, but
+    """What may be asked of an engine; n_ctx 0 and cache_mb None let the planner choose. Field names are the settings' long flags, but
     for `is_served`: an API process lives beside this one and takes its part of the memory. For measuring, instead of
     what the planner chooses: `pinned_bytes` of a streamed model stay in memory, `ring_bytes` hold what is read ahead,
     `expert_bytes` hold experts. What each expert is used is kept in `heat_dir` (empty: nowhere).
@@ -60,6 +62,7 @@ class EngineOptions:
     type_k: str = "f16"
     type_v: str = "f16"
     load_mode: str = "auto"
+    cache_mb: int | None = None
     n_parallel: int = 1
     spec_type: str = "auto"
     spec_ngram_simple_size_n: int = 1
@@ -86,7 +89,8 @@ def load_engine(
     request = PlanRequest(
         n_ctx=options.n_ctx, type_k=options.type_k, type_v=options.type_v, load_mode=options.load_mode,
         ubatch_size=options.ubatch_size, parallel=options.n_parallel, threads=options.threads,
-        is_served=options.is_served,
+        is_served=options.is_served, expert_cache=None if options.cache_mb is None else options.cache_mb << 20,
+        heat=_heat(gguf, shape, options),
     )  # fmt: skip
     small: Engine | None = None
     if drafts_with_model(options.spec_type, options.spec_draft_model):
@@ -109,6 +113,12 @@ def load_engine(
         if small is not None:
             small.shutdown()
         raise
+
+
+def _heat(gguf: GgufFile, shape: DecoderShape, options: EngineOptions) -> Heat | None:
+    """What earlier runs have used of each expert, None if that is not known."""
+    facts = ModelFacts.of(gguf, shape)
+    return heat_of(facts, Path(options.heat_dir)) if options.heat_dir else None
 
 
 def _load_small(options: EngineOptions, n_ctx: int, machine: Machine, on_progress: Progress) -> Engine:
@@ -211,7 +221,7 @@ def _streamed(
         model.cache = stream.cache_experts(model.places, layers, store.base, n_bytes)
         if options.heat_dir:
             digest = model_digest(gguf)
-            model.cache.remember(Path(options.heat_dir, f"{digest[:32]}.json"), digest)
+            model.cache.remember(heat_path(Path(options.heat_dir), digest), digest)
         try:
             model.cache.fill(loading)
         except BaseException:

@@ -10,7 +10,7 @@ from appliance.settings import PREFIX, Resolved, Settings, about, flag_of, resol
 
 MODEL = ("model", "models_dir")
 ENGINE = ("ctx_size", "threads", "threads_batch", "batch_size", "ubatch_size", "cache_type_k", "cache_type_v",
-          "load_mode", "parallel", "spec_type", "spec_ngram_simple_size_n", "spec_ngram_simple_size_m",
+          "load_mode", "cache_mb", "parallel", "spec_type", "spec_ngram_simple_size_n", "spec_ngram_simple_size_m",
           "spec_draft_model", "spec_draft_n_max")  # fmt: skip
 SAMPLING = ("n_predict", "temp", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "repeat_last_n",
             "presence_penalty", "frequency_penalty", "seed")  # fmt: skip

@@ -23,6 +23,7 @@ from engine.errors import ColibriError
 from engine.footprint import ModelFacts
 from engine.planner import Plan, PlanRequest, assess
 from engine.planner.beside import draft_bytes
+from engine.planner.forecast import heat_of
 
 # Keys that decide how many bytes the cache takes: their effect is told in bytes.
 CACHE_KEYS = ("ctx_size", "cache_type_k", "cache_type_v", "parallel")
@@ -65,6 +66,7 @@ def request_of(settings: Settings, machine: Machine) -> PlanRequest:
         n_ctx=settings.ctx_size, type_k=settings.cache_type_k, type_v=settings.cache_type_v,
         load_mode=settings.load_mode, ubatch_size=min(settings.ubatch_size, settings.batch_size),
         parallel=settings.parallel, threads=settings.threads,
+        expert_cache=None if settings.cache_mb is None else settings.cache_mb << 20,
     )  # fmt: skip
     return with_draft(request, settings.draft_path(), settings.threads or threads_for(machine)[0])
 
@@ -81,7 +83,8 @@ def look(settings: Settings, machine: Machine, freed_bytes: int = 0) -> Look:
         path = settings.model_path()
         facts = facts_of(path)
         machine = with_rates(machine, path, settings.data_dir, settings.threads or threads_for(machine)[0])
-        return Look(settings, path, facts, assess(facts, machine, request_of(settings, machine), freed_bytes))
+        request = replace(request_of(settings, machine), heat=heat_of(facts, settings.heat_dir()))
+        return Look(settings, path, facts, assess(facts, machine, request, freed_bytes))
     except ColibriError as error:
         return Look(settings, path, facts, None, error)
 

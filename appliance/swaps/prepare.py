@@ -100,6 +100,7 @@ def prepare(
     asked = PlanRequest(
         n_ctx=options["n_ctx"], type_k=options["type_k"], type_v=options["type_v"], load_mode=options["load_mode"],
         ubatch_size=options["ubatch_size"], parallel=options["n_parallel"], threads=options["threads"],
+        expert_cache=None if options["cache_mb"] is None else options["cache_mb"] << 20,
     )  # fmt: skip
     machine = with_rates(machine, path, settings.data_dir, options["threads"])
     asked = with_draft(asked, settings.draft_path(), options["threads"])

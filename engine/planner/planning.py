@@ -143,6 +143,9 @@ class _Planner:
 
     def _residency(self, mode: str, n_ctx: int) -> Residency:
         """Where the weights of a stream are; of other modes there is nothing to say."""
+        if self.request.expert_cache is not None and (mode != "stream" or self.facts.experts is None):
+            why = f"the load mode is {mode}" if self.facts.experts else "the model has no experts"
+            self.warnings.append(f"cache_mb is given and not used, since {why}; leave it out")
         if mode != "stream":
             return Residency(0, 0, 0, 0)
         room = self.budget - self.needs.kv(n_ctx) - self.needs.engine(mode, n_ctx) - self.facts.weights["norms"]
@@ -167,13 +170,15 @@ class _Planner:
     def _speed(self, mode: str, n_ctx: int, where: Residency, is_paging: bool) -> Forecast:
         """Rows of what a token reads and how long that takes."""
         n, memory, disk = self.request.parallel, self.machine.memory_rate, self.machine.disk_rate
-        given = (self.facts, self.machine, self.threads, n, mode, where, is_paging)
-        speed, full = forecast(*given), forecast(*given, self.needs.kv(n_ctx) // n)
+        given, heat = (self.facts, self.machine, self.threads, n, mode, where, is_paging), self.request.heat
+        speed, full = forecast(*given, heat=heat), forecast(*given, self.needs.kv(n_ctx) // n, heat)
         each = "each token" if n == 1 else f"each step of {n} sequences"
         private = self.needs.private(mode, n_ctx, where)
         self._add("private_bytes", private, "the worker's own and locked memory at most, the context full", "derived")
         self._add("ram_bytes_per_token", speed.ram_bytes, f"weights that {each} multiplies with", "derived")
-        self._add("disk_bytes_per_token", speed.disk_bytes, f"weights read anew for {each}", "derived")
+        use = "as earlier runs have used them" if heat else "taken to be used alike"
+        alike = f"; experts {use}" if self.facts.experts and mode == "stream" else ""
+        self._add("disk_bytes_per_token", speed.disk_bytes, f"weights read anew for {each}{alike}", "derived")
         self._add("memory_bytes_per_s", round(memory.bytes_s), memory.reason, memory.provenance)
         if speed.disk_bytes:
             self._add("disk_bytes_per_s", round(disk.bytes_s), disk.reason, disk.provenance)

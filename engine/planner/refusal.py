@@ -1,6 +1,6 @@
 """What to say of a load that cannot fit: how much is missing and the smallest change that would fit. Not here: judging.
 
-The load mode goes first, since it costs no answer; then the context, the cache's types, the sequences.
+The load mode goes first, since it costs no answer; then a cache of experts that was asked for; then the context, the cache's types, the sequences.
 """
 
 from engine.budget import MIB, mib
@@ -19,6 +19,8 @@ def refusal(needs: Needs, mode: str, n_ctx: int, budget: int, last_mode: str) ->
 def _smallest_change(needs: Needs, mode: str, n_ctx: int, budget: int, last_mode: str) -> str:
     if mode != last_mode and needs.least(last_mode, n_ctx) <= budget:
         return f"--load-mode {last_mode} would fit"
+    if less := _smaller_cache(needs, mode, n_ctx, budget):
+        return f"{less} would fit"
     other = "" if mode == last_mode else f" with --load-mode {last_mode}"
     changes = []
     if most := needs.most_context(last_mode, budget):
@@ -30,6 +32,14 @@ def _smallest_change(needs: Needs, mode: str, n_ctx: int, budget: int, last_mode
     if changes:
         return " or ".join(changes) + " would fit"
     return f"even --ctx-size {PAGE}{other} needs {mib(needs.least(last_mode, PAGE))}"
+
+
+def _smaller_cache(needs: Needs, mode: str, n_ctx: int, budget: int) -> str:
+    """The largest cache of experts with which it fits, where a larger one was asked for."""
+    asked, experts = needs.request.expert_cache, needs.facts.experts
+    if not asked or experts is None or needs.but(expert_cache=0).least(mode, n_ctx) > budget:
+        return ""
+    return f"--cache-mb {max(0, min(asked, experts.n_bytes) - (needs.least(mode, n_ctx) - budget)) // MIB}"
 
 
 def _smaller_type(needs: Needs, mode: str, n_ctx: int, budget: int) -> str:

@@ -35,13 +35,13 @@ def residency(facts: ModelFacts, room: int, expert_cache: int | None = None) -> 
         pinned = max(0, room - ring)
         return Residency(pinned, ring, 0, dense - pinned)
     slots = least_slots(experts)
+    expert_cache = None if expert_cache is None else min(expert_cache, experts.n_bytes)
     for_dense = room - slots - (expert_cache or 0)
     ring = _ring(dense, for_dense) if for_dense < dense else 0
     left = max(0, room - ring - slots)
     if expert_cache is not None:
-        cache = min(expert_cache, experts.n_bytes)
-        pinned = min(dense, max(0, left - cache))
-        return Residency(pinned, ring + slots, cache, dense - pinned)
+        pinned = min(dense, max(0, left - expert_cache))
+        return Residency(pinned, ring + slots, expert_cache, dense - pinned)
     pinned = min(dense, left)
     cache = min(left - pinned, experts.n_bytes)
     is_cut = 0 < cache < experts.cycle_bytes

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.budget import Verdict
+from engine.weights.heat import Heat
 
 LOAD_MODES = ("auto", "resident", "mmap", "mlock", "stream")
 MAX_CTX = 1 << 30
@@ -18,7 +19,8 @@ Fit = Literal["resident", "streams", "hopeless", "no"]
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
     """What was asked for; `n_ctx` 0, `threads` None and `expert_cache` None (bytes) leave the choice to the planner.
-    `is_served`: an API process lives beside the worker. `beside_bytes`: what a draft model takes in the worker."""
+    `is_served`: an API process lives beside the worker. `beside_bytes`: what a draft model takes in the worker.
+    `heat`: what earlier runs have used of each expert, None where they are all taken to be alike."""
 
     n_ctx: int = 0
     type_k: str = "f16"
@@ -30,6 +32,7 @@ class PlanRequest:
     expert_cache: int | None = None
     is_served: bool = True
     beside_bytes: int = 0
+    heat: Heat | None = None
 
 
 @dataclass(frozen=True, slots=True)

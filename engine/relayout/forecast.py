@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from engine.gguf.layout import padded
 from engine.relayout.order import ALIGNMENT, ExpertLayer
-from engine.weights.heat import Heat
+from engine.weights.heat import Heat, chances
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,6 @@ class Reads:
     bytes_before: float
     reads_after: float
     bytes_after: float
-
-
-def chances(heat: Heat, n_used: int) -> Heat:
-    """The chance that a token uses it, of each expert; a layer without heat is even."""
-    found = []
-    for row in heat:
-        total = sum(row)
-        shares = [value / total for value in row] if total > 0 else [1 / len(row)] * len(row)
-        found.append([min(1.0, share * n_used) for share in shares])
-    return found
 
 
 def forecast(layers: Sequence[ExpertLayer], heat: Heat, n_used: int, cache_bytes: int) -> Reads:

@@ -41,6 +41,21 @@ def read_heat(path: Path, n_layers: int, n_experts: int, digest: str) -> Heat:
     return [[float(value) for value in row] for row in layers]
 
 
+def heat_path(folder: Path, digest: str) -> Path:
+    """The file of a model with this digest."""
+    return folder / f"{digest[:32]}.json"
+
+
+def chances(heat: Heat, n_used: int) -> Heat:
+    """The chance that a token uses it, of each expert; a layer without heat is even."""
+    found = []
+    for row in heat:
+        total = sum(row)
+        shares = [value / total for value in row] if total > 0 else [1 / len(row)] * len(row)
+        found.append([min(1.0, share * n_used) for share in shares])
+    return found
+
+
 def even_heat(n_layers: int, n_experts: int) -> Heat:
     """Every expert alike: where nothing was recorded."""
     return [[1.0] * n_experts for _ in range(n_layers)]

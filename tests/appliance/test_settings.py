@@ -49,6 +49,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ({"temp": "nan"}, "flag --temp=nan"),
         ({"cache_type_k": "q9"}, "flag --cache-type-k=q9"),
         ({"parallel": "4"}, "flag --parallel=4"),
+        ({"cache_mb": "-1"}, "flag --cache-mb=-1"),
         ({"offline": "false"}, "flag --offline=false"),
     ],
 )

@@ -42,6 +42,23 @@ def test_run_answers_the_same_in_both_layouts_and_with_guesses(model: Path, load
     assert found["tokens"] == plain["tokens"] and found["stats"]["architecture"] == "qwen3moe"
 
 
+def test_a_stream_s_cache_is_as_large_as_asked_for_and_its_uses_are_remembered(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLIBRI_DATA_DIR", str(tmp_path))
+    stream = ("-lm", "stream", "-c", "512")
+    rows = {row["name"]: row for row in answered("plan", str(model), *stream, "--cache-mb", "1", "--json")["rows"]}
+    assert (rows["expert_cache_bytes"]["value"], rows["expert_cache_bytes"]["provenance"]) == (1 << 20, "operator")
+    assert "taken to be used alike" in rows["disk_bytes_per_token"]["reason"]
+    words = ("run", "-m", str(model), "--raw", "-p", "the bird", "-n", "20", "--temp", "0", "--json", *stream)
+    found = [answered(*words, "--cache-mb", mb) for mb in ("0", "1", "auto")]
+    assert found[0]["tokens"] == found[1]["tokens"] == found[2]["tokens"]
+    none, some, whole = (run["stats"]["answer"] for run in found)
+    assert none["expert_hits"] == 0 < some["expert_misses"] < none["expert_misses"] and whole["expert_hits"]
+    rows = {row["name"]: row for row in answered("plan", str(model), *stream, "--json")["rows"]}
+    assert "as earlier runs have used them" in rows["disk_bytes_per_token"]["reason"]
+
+
 def test_bench_counts_only_the_experts_that_a_token_uses(model: Path) -> None:
     (row,) = answered("bench", "-m", str(model), "-p", "0", "-n", "4", "-r", "2", "-t", "1", "-o", "json")
     tensors = read_gguf(model).tensors.values()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from engine.budget import GIB, MIB, Machine, Rate
@@ -9,8 +10,8 @@ from engine.footprint import Experts, ModelFacts
 from engine.gguf.reader import read_gguf
 from engine.models.shape import DecoderShape
 from engine.planner import Plan, PlanRequest, assess
-from engine.planner.forecast import LAYER_S, disk_bytes, hit_share, read_share
-from engine.planner.residency import RING_BYTES, Residency
+from engine.planner.forecast import LAYER_S, disk_bytes, read_share, routed
+from engine.planner.residency import RING_BYTES, Residency, least_slots
 from tests.tiny import tiny_llama
 
 DISK, MEMORY = 1e9, 32.1e9
@@ -110,11 +111,33 @@ def test_of_experts_what_a_token_needs_decides(tiny: ModelFacts) -> None:
 
 def test_a_cache_of_experts_hits_by_its_share_and_below_the_cycle_never(tiny: ModelFacts) -> None:
     facts = replace(tiny, weights=tiny.weights | {"experts": EXPERTS.n_bytes}, experts=EXPERTS)
-    assert hit_share(facts, EXPERTS.cycle_bytes - 1) == 0.0
-    assert hit_share(facts, EXPERTS.n_bytes // 2) == 0.5 and hit_share(facts, 2 * EXPERTS.n_bytes) == 1.0
-    assert hit_share(tiny, GIB) == 0.0
+    assert routed(facts, 1, EXPERTS.cycle_bytes - 1) == routed(facts, 1) == EXPERTS.cycle_bytes
+    assert routed(facts, 1, EXPERTS.n_bytes // 2) == EXPERTS.cycle_bytes // 2
+    assert routed(facts, 1, 2 * EXPERTS.n_bytes) == routed(tiny, 1, GIB) == 0
     eight = disk_bytes(facts, 8, "stream", NOTHING, False)
     assert eight == pytest.approx(EXPERTS.n_bytes * (1 - (56 / 64) ** 8)), "eight rows share experts"
+
+
+def test_what_earlier_runs_used_decides_what_a_cache_hits(tiny: ModelFacts) -> None:
+    """Half of each layer's experts get three quarters of the uses; drawn as often as a long run would."""
+    facts = replace(tiny, weights=tiny.weights | {"experts": EXPERTS.n_bytes}, experts=EXPERTS)
+    heat = [[3.0 if e % 2 else 1.0 for e in range(64)] for _ in range(24)]
+    size, rng = EXPERTS.largest_bytes, np.random.default_rng(3)
+    n_slots = 24 * 32 // 2  # a quarter of all experts, all of them of the hotter half
+    cached = n_slots * size - least_slots(EXPERTS)
+    chance = np.array(heat) * 8 / 128
+    held = np.zeros((24, 64), bool)
+    held.reshape(-1)[np.argsort(-chance.reshape(-1), kind="stable")[:n_slots]] = True
+    for n_seqs in (1, 8):
+        drawn = (rng.random((500, n_seqs, 24, 64)) < chance).any(axis=1)
+        missed = (drawn & ~held).sum() / 500 * size
+        assert routed(facts, n_seqs, cached, heat) == pytest.approx(missed, rel=0.02)
+    assert routed(facts, 1, cached, heat) < routed(facts, 1, cached), "alike, a quarter would hit"
+    assert routed(facts, 1, EXPERTS.cycle_bytes - 1, heat) == pytest.approx(EXPERTS.cycle_bytes)
+    told = planned(sized(facts, 300, 4.86), 2 * GIB, heat=heat)
+    assert told.disk_bytes_per_token < planned(sized(facts, 300, 4.86), 2 * GIB).disk_bytes_per_token
+    row = next(row for row in told.rows if row.name == "disk_bytes_per_token")
+    assert "as earlier runs have used them" in row.reason
 
 
 @pytest.mark.parametrize("kind", ["rotating", "network"])

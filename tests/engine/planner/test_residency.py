@@ -1,5 +1,6 @@
 """Where the bytes of a streamed model go: pinned, ring, experts, disk. Not here: the sentences about it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +100,22 @@ def test_a_cache_below_one_token_s_experts_is_told_that_it_never_hits(sparse: Mo
     assert not planned(sparse, 2 * GIB, expert_cache=0).warnings and not planned(sparse, 2 * GIB).warnings
     row = next(row for row in planned(sparse, 2 * GIB).rows if row.name == "cycle_floor_bytes")
     assert row.value == 64 * 24 * 2_650_000 // 8 and "8 of 64 experts in 24 layers" in row.reason
+
+
+def test_a_cache_that_was_asked_for_and_has_no_room_is_refused_with_the_largest_that_has(sparse: ModelFacts) -> None:
+    made = planned(sparse, 2 * GIB, expert_cache=3 * GIB)
+    assert made.verdict == "NO"
+    most = int(re.search(r"--cache-mb (\d+) would fit", made.reason)[1])  # type: ignore[index]
+    assert planned(sparse, 2 * GIB, expert_cache=most * MIB).fits
+    assert not planned(sparse, 2 * GIB, expert_cache=(most + 1) * MIB).fits
+    whole = planned(sparse, 64 * GIB, expert_cache=1 << 44)
+    assert (whole.expert_cache_bytes, whole.stream_bytes_per_token) == (EXPERTS.n_bytes, 0)
+
+
+def test_a_cache_for_nothing_is_warned_of(dense: ModelFacts, sparse: ModelFacts) -> None:
+    assert "not used, since the model has no experts" in planned(dense, GIB, expert_cache=GIB).warnings[0]
+    made = assess(sparse, Machine(64 * GIB, None, 2, (0, 1), None), PlanRequest(1024, expert_cache=GIB))
+    assert made.load_mode == "resident" and "since the load mode is resident" in made.warnings[0]
 
 
 def test_experts_are_found_by_their_names() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from engine.gguf.reader import GgufFile, read_gguf
 from engine.relayout.copy import write_copy
-from engine.relayout.forecast import chances, forecast
+from engine.relayout.forecast import forecast
 from engine.relayout.order import ALIGNMENT, PARTS, expert_layers
-from engine.weights.heat import Heat
+from engine.weights.heat import Heat, chances
 from tests.engine.relayout.moe_file import moe_file
 
 HEAT: Heat = [[8.0, 1.0, 1.0, 2.0, 4.0], [1.0, 1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 9.0]]
