@@ -15,8 +15,9 @@ from engine.load import EngineOptions, load_engine
 from engine.meter import PassTimes
 from engine.planner import Machine
 from engine.sampling import Sampling
-from engine.sequence import Sequence, StepOut
+from engine.sequence import StepOut
 from engine.speculate import drafts_with_model
+from tests.engine.answers import all_of, without_noise
 from tests.tiny import tiny_llama, tiny_mixed
 
 MACHINE = Machine(
@@ -41,10 +42,7 @@ def engine(folder: Path, draft: str | None = None, **options: object) -> Engine:
     asked: dict[str, Any] = {"threads": 2, "threads_batch": 2, "n_parallel": 4, "ubatch_size": 64, **options}
     if draft:
         asked["spec_draft_model"] = str(folder / draft)
-    e = load_engine(folder / "large.gguf", EngineOptions(**asked), MACHINE)
-    # A tiny model's pass takes half a millisecond, so that noise would decide what is tried.
-    e._times.cost = lambda rows, more, beside=0.0: 1.0  # type: ignore[method-assign]
-    return e
+    return without_noise(load_engine(folder / "large.gguf", EngineOptions(**asked), MACHINE))
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +50,6 @@ def plain(folder):
     e = engine(folder)
     yield e
     e.shutdown()
-
-
-def all_of(e: Engine, sequences: list[Sequence]) -> tuple[list[list[tuple]], int]:
-    """Of each sequence all tokens with their logprobs, and how many steps they took together."""
-    made: dict[Sequence, list[tuple]] = {s: [] for s in sequences}
-    n_steps = 0
-    while going := [s for s in sequences if s.finish is None]:
-        n_steps += 1
-        for s, out in zip(going, e.step_many(going), strict=True):
-            made[s] += [(one.token, one.logprob, tuple(one.top)) for one in (out, *out.more) if one.token is not None]
-    for s in sequences:
-        e.close(s)
-    return [made[s] for s in sequences], n_steps
 
 
 @pytest.mark.parametrize("draft", ["large.gguf", "other.gguf", "short.gguf"])

@@ -5,8 +5,6 @@ The cache's policy is compared with a numpy twin (benchmarks/expert_caches.py). 
 """
 
 import os
-import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,16 +17,14 @@ from engine.budget import Machine
 from engine.errors import ReadFailed
 from engine.generate import Engine
 from engine.gguf.reader import read_gguf
-from engine.kernels import step
 from engine.load import EngineOptions, load_engine
 from engine.relayout.copy import write_copy
-from engine.sampling import Sampling
 from engine.weights.experts import ExpertCache
 from engine.weights.heat import even_heat
+from tests.engine.cancels import GREEDY, cancelled_while_waiting, pester
 from tests.tiny_moe import N_EXPERTS, mixed_experts, tiny_qwen3moe
 
 MACHINE = Machine(1 << 34, None, 2, (0, 1), None)
-GREEDY = Sampling(temperature=0.0)
 IDS = [5, 9, 100, 7]
 SLOT = 3 * (8192 + 4096)  # a part of 6,912 bytes, wherever in a block it begins
 N_USED = 4
@@ -152,40 +148,15 @@ def test_experts_of_a_file_that_changed_are_forgotten(model: Path) -> None:
 def test_cancels_at_any_moment_leave_the_cache_in_order(either: Path) -> None:
     engine = streamed(either, n_slots=14)
     wanted = {first: engine.last_logits([first, *IDS]) for first in range(8)}
-    stop, rng = threading.Event(), random.Random(4)
-
-    def pester() -> None:
-        while not stop.wait(rng.uniform(0, 0.004)):
-            engine.cancel()
-
-    thread = threading.Thread(target=pester)
-    thread.start()
-    n_cancelled = n_whole = 0
-    while n_cancelled < 50 or n_whole < 50:
-        seq = engine.open([rng.randrange(320), *IDS], GREEDY, 1)
-        n_cancelled += engine.step(seq).cancelled
-        n_whole += seq.finish is not None
-        engine.close(seq)
-    stop.set()
-    thread.join()
-    engine._words[step.CANCEL // 8] = 0
+    pester(engine, lambda rng: [rng.randrange(320), *IDS])
     for first, want in wanted.items():
         assert np.array_equal(engine.last_logits([first, *IDS]), want)
     engine.shutdown()
 
 
 def test_a_cancel_leaves_a_step_that_waits_for_an_expert(model: Path) -> None:
-    """The readers go home first: a disk that does not answer."""
     engine = streamed(model)
-    seq = engine.open(IDS, GREEDY, 5)
-    assert engine._m.stream.readers.stop()
-    outs = []
-    thread = threading.Thread(target=lambda: outs.append(engine.step(seq)))
-    thread.start()
-    while not outs:
-        engine.cancel()
-        thread.join(0.01)
-    assert outs[0].cancelled
+    assert cancelled_while_waiting(engine, engine.open(IDS, GREEDY, 5)).cancelled
     engine.shutdown()
 
 

@@ -13,8 +13,8 @@ from engine.generate import Engine
 from engine.load import EngineOptions, load_engine
 from engine.planner import Machine
 from engine.sampling import Sampling
-from engine.sequence import Sequence
 from engine.speculate import spec_type_of
+from tests.engine.answers import all_of, without_noise
 from tests.tiny import tiny_llama, tiny_mixed
 
 MACHINE = Machine(
@@ -35,10 +35,7 @@ def model(tmp_path_factory) -> Path:
 def engine(path: Path, **options: object) -> Engine:
     asked = {"threads": 2, "threads_batch": 2, "n_parallel": 4, "ubatch_size": 64, **options}
     e = load_engine(path, EngineOptions(**asked), MACHINE)  # type: ignore[arg-type]
-    if asked.get("spec_type") == "ngram-simple":
-        # A tiny model's pass takes half a millisecond, so that noise would decide what is tried.
-        e._times.cost = lambda rows, more, beside=0.0: 1.0  # type: ignore[method-assign]
-    return e
+    return without_noise(e) if asked.get("spec_type") == "ngram-simple" else e
 
 
 @pytest.fixture(scope="module")
@@ -53,20 +50,6 @@ def guessing(model):
     e = engine(model, spec_type="ngram-simple")
     yield e
     e.shutdown()
-
-
-def all_of(e: Engine, sequences: list[Sequence]) -> tuple[list[list[tuple]], int]:
-    """Of each sequence all tokens with their logprobs, and how many steps they took together."""
-    made: dict[Sequence, list[tuple]] = {s: [] for s in sequences}
-    n_steps = 0
-    while going := [s for s in sequences if s.finish is None]:
-        n_steps += 1
-        for s, out in zip(going, e.step_many(going), strict=True):
-            assert out.finish == s.finish or out.cancelled
-            made[s] += [(one.token, one.logprob, tuple(one.top)) for one in (out, *out.more) if one.token is not None]
-    for s in sequences:
-        e.close(s)
-    return [made[s] for s in sequences], n_steps
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, HOT], ids=["greedy", "sampled"])
@@ -186,9 +169,8 @@ def test_auto_guesses_where_a_pass_is_a_disk_scan_of_a_dense_model(asked, load_m
 
 
 def test_a_stream_guesses_unasked_and_answers_the_same(model, plain):
-    e = engine(model, load_mode="stream", pinned_bytes=0, ring_bytes=1 << 20)
+    e = without_noise(engine(model, load_mode="stream", pinned_bytes=0, ring_bytes=1 << 20))
     assert e.info.spec_type == "ngram-simple"
-    e._times.cost = lambda rows, more, beside=0.0: 1.0  # type: ignore[method-assign]
     for sampling in (GREEDY, HOT):
         seq = e.open(PROMPTS[3], sampling, 60)
         assert all_of(e, [seq])[0] == all_of(plain, [plain.open(PROMPTS[3], sampling, 60)])[0]

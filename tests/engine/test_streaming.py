@@ -4,8 +4,6 @@ Not here: which part is pinned (weights/test_pinning.py), requests and readers (
 """
 
 import os
-import random
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +14,13 @@ from benchmarks.identity import MOST_BESIDE, Verdict, Way, every_type, prompts
 from engine.budget import MIB, Machine
 from engine.errors import BadModelFile, ReadFailed
 from engine.gguf.reader import read_gguf
-from engine.kernels import step
 from engine.load import EngineOptions, load_engine
 from engine.sampling import Sampling
 from engine.weights import origin
 from engine.weights.pinning import RING
 from engine.weights.store import Store
 from engine.weights.stream import place_streamed
+from tests.engine.cancels import cancelled_while_waiting, pester
 from tests.engine.weights.test_placement import resident
 from tests.heavy import heavy_llama
 from tests.tiny import tiny_llama
@@ -139,41 +137,17 @@ def test_a_disk_error_in_a_token_ends_the_request_and_never_the_engine(model, wh
 
 
 def test_a_cancel_leaves_a_step_that_waits_for_the_disk(model):
-    """The readers go home first: a disk that does not answer."""
     engine = streamed(model)
     seq = engine.open(IDS, Sampling(temperature=0.0), 5)
     engine.step(seq)
-    assert engine._m.stream.readers.stop()
-    outs = []
-    thread = threading.Thread(target=lambda: outs.append(engine.step(seq)))
-    thread.start()
-    while not outs:  # one that comes before the step begins is forgotten
-        engine.cancel()
-        thread.join(0.01)
-    assert outs[0].cancelled and seq.n_generated == 1
+    assert cancelled_while_waiting(engine, seq).cancelled and seq.n_generated == 1
     engine.shutdown()
 
 
 def test_cancels_at_any_moment_leave_the_stream_in_order(model):
     engine = streamed(model, pinned=100_000)
     want = engine.last_logits(IDS)
-    stop, rng = threading.Event(), random.Random(4)
-
-    def pester() -> None:
-        while not stop.wait(rng.uniform(0, 0.006)):
-            engine.cancel()
-
-    thread = threading.Thread(target=pester)
-    thread.start()
-    n_cancelled = n_whole = 0
-    while n_cancelled < 50 or n_whole < 50:
-        seq = engine.open(IDS, Sampling(temperature=0.0), 1)
-        n_cancelled += engine.step(seq).cancelled
-        n_whole += seq.finish is not None
-        engine.close(seq)
-    stop.set()
-    thread.join()
-    engine._words[step.CANCEL // 8] = 0
+    pester(engine, lambda rng: IDS)
     assert np.array_equal(engine.last_logits(IDS), want)
     engine.shutdown()
 

@@ -53,8 +53,8 @@ def test_a_stream_s_cache_is_as_large_as_asked_for_and_its_uses_are_remembered(
     words = ("run", "-m", str(model), "--raw", "-p", "the bird", "-n", "20", "--temp", "0", "--json", *stream)
     found = [answered(*words, "--cache-mb", mb) for mb in ("0", "1", "auto")]
     assert found[0]["tokens"] == found[1]["tokens"] == found[2]["tokens"]
-    none, some, whole = (run["stats"]["answer"] for run in found)
-    assert none["expert_hits"] == 0 < some["expert_misses"] < none["expert_misses"] and whole["expert_hits"]
+    none, some, whole = (run["stats"]["answer"]["expert_misses"] for run in found)
+    assert none > some >= whole
     rows = {row["name"]: row for row in answered("plan", str(model), *stream, "--json")["rows"]}
     assert "as earlier runs have used them" in rows["disk_bytes_per_token"]["reason"]
 
