@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli.columns import columns, human_bytes, safe
+from appliance.cli.flags import resolved
 from appliance.cli.progress import Progress
 from engine.errors import UsageError
 from engine.gguf.digest import model_digest
@@ -21,7 +22,7 @@ from engine.relayout.back import write_back
 from engine.relayout.copy import copy_bytes, write_copy
 from engine.relayout.forecast import Reads, forecast
 from engine.relayout.order import ExpertLayer, expert_layers, n_used, ordered
-from engine.weights.heat import Heat, even_heat, read_heat
+from engine.weights.heat import Heat, even_heat, heat_path, kept_heat, read_heat, write_heat
 
 NAME = "relayout"
 HELP = "a copy of a model whose experts lie together on disk, and back"
@@ -41,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the model file")
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT", help="the file to write, which must not be there")
-    parser.add_argument("--heat", type=Path, metavar="FILE", help="recorded use of each expert (default: all alike)")
+    parser.add_argument("--heat", type=Path, metavar="FILE",
+                        help="recorded use of each expert (default: what runs on this machine have recorded)")  # fmt: skip
     parser.add_argument("--back", action="store_true", help="FILE is such a copy: write the file it was made from")
     parser.add_argument("--dry-run", action="store_true", help="write nothing; say what a token will read from disk")
     parser.add_argument("--cache-mb", type=int, metavar="N", help="with --dry-run: a cache of N MiB for experts")
@@ -53,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
     gguf = read_gguf(args.file)
     if args.dry_run:
         layers = expert_layers(gguf)
-        heat = _heat(args, gguf, layers)
-        found = _forecast(args, gguf, layers, heat)
+        found = _forecast(args, gguf, layers, *_heat(args, gguf, layers))
         print(json.dumps(found) if args.json else _page(found))
         return 0
     progress = Progress()
@@ -67,7 +68,11 @@ def run(args: argparse.Namespace) -> int:
             write_back(gguf, args.out, on_progress)
         else:
             layers = expert_layers(gguf)
-            write_copy(gguf, _heat(args, gguf, layers), args.out, on_progress)
+            heat, source = _heat(args, gguf, layers)
+            write_copy(gguf, heat, args.out, on_progress)
+            if source is not None:  # a start with the copy need not learn it again
+                digest = model_digest(read_gguf(args.out))
+                write_heat(heat_path(resolved(args).settings.heat_dir(), digest), heat, digest)
     finally:
         progress.close()
     _tell(args, gguf)
@@ -87,26 +92,33 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--cache-mb {args.cache_mb}: 0 to {1 << 24} is possible")
 
 
-def _heat(args: argparse.Namespace, gguf: GgufFile, layers: list[ExpertLayer]) -> Heat:
-    n_experts = layers[0].n_experts
-    if args.heat is None:
-        return even_heat(len(layers), n_experts)
-    return read_heat(args.heat, len(layers), n_experts, model_digest(gguf))
+def _heat(args: argparse.Namespace, gguf: GgufFile, layers: list[ExpertLayer]) -> tuple[Heat, str | None]:
+    """The heat, and the name of the file it was recorded in; None where all are taken to be alike."""
+    n_layers, n_experts, digest = len(layers), layers[0].n_experts, model_digest(gguf)
+    if args.heat is not None:
+        return read_heat(args.heat, n_layers, n_experts, digest), args.heat.name
+    path = heat_path(resolved(args).settings.heat_dir(), digest)
+    if (kept := kept_heat(path, n_layers, n_experts, digest)) is not None:
+        return kept, path.name
+    return even_heat(n_layers, n_experts), None
 
 
-def _forecast(args: argparse.Namespace, gguf: GgufFile, layers: list[ExpertLayer], heat: Heat) -> dict[str, Any]:
+def _forecast(
+    args: argparse.Namespace, gguf: GgufFile, layers: list[ExpertLayer], heat: Heat, source: str | None
+) -> dict[str, Any]:
     used, every = n_used(gguf, layers), sum(layer.expert_bytes * layer.n_experts for layer in layers)
     caches = [args.cache_mb << 20] if args.cache_mb is not None else [every * share // 100 for share in SHARES]
     return {
         "file": gguf.path.name, "bytes": gguf.n_bytes, "copy_bytes": copy_bytes(gguf, ordered(gguf, layers, heat)),
         "layers": len(layers), "experts": layers[0].n_experts, "used": used,
-        "heat": None if args.heat is None else args.heat.name,
+        "heat": source,
         "reads": [asdict(forecast(layers, heat, used, cache)) for cache in caches],
     }  # fmt: skip
 
 
 def _page(found: dict[str, Any]) -> str:
-    heat = "all experts alike, since no --heat was given" if found["heat"] is None else f"heat of {safe(found['heat'])}"
+    alike = "all experts alike, since no run has recorded their use"
+    heat = alike if found["heat"] is None else f"heat of {safe(found['heat'])}"
     head = (
         f"{safe(found['file'])}: {found['layers']} layers of {found['experts']} experts, a token uses {found['used']};"
         f" {heat}\n{human_bytes(found['bytes'])} now, the copy {human_bytes(found['copy_bytes'])}. Per token:"

@@ -9,13 +9,15 @@ import pytest
 
 from engine.gguf.digest import model_digest
 from engine.gguf.reader import read_gguf
+from engine.weights.heat import heat_path, read_heat, write_heat
 from tests.appliance.cli.shell import inside
 from tests.engine.relayout.moe_file import moe_file
 from tests.tiny import tiny_llama
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COLIBRI_DATA_DIR", str(tmp_path_factory.mktemp("data")))
     return moe_file(tmp_path / "moe.gguf")
 
 
@@ -42,6 +44,19 @@ def test_there_and_back(model: Path, tmp_path: Path) -> None:
     returned = answered("--back", copy, back)
     assert back.read_bytes() == model.read_bytes()
     assert returned["original_sha256"] == made["original_sha256"]
+
+
+def test_what_runs_here_have_recorded_orders_the_copy_and_goes_with_it(model: Path, tmp_path: Path) -> None:
+    folder, digest = Path(os.environ["COLIBRI_DATA_DIR"], "heat"), model_digest(read_gguf(model))
+    write_heat(heat_path(folder, digest), [[1.0, 2.0, 3.0, 4.0, 5.0]] * 3, digest)
+    assert answered(model, "--dry-run")["heat"] == heat_path(folder, digest).name
+    copy = tmp_path / "copy.gguf"
+    answered(model, copy)
+    parts = read_gguf(copy).tensors["blk.0.ffn_gate_exps.weight"].parts
+    assert sorted(range(5), key=parts.__getitem__) == [4, 3, 2, 1, 0]
+    its_own = model_digest(read_gguf(copy))
+    heat = read_heat(heat_path(folder, its_own), 3, 5, its_own)
+    assert [row.index(max(row)) for row in heat] == [4, 4, 4]
 
 
 def test_the_words_say_whose_layout_it_is_and_how_to_get_back(model: Path, tmp_path: Path) -> None:
