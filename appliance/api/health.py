@@ -93,6 +93,12 @@ def _weights(services: Services) -> Iterable[Live]:
         yield Live("colibri_weights_bytes", "Weights kept, read for each step, and what is set aside for both", known)
     if info.get("budget_bytes"):
         yield Live("colibri_memory_budget_bytes", "Memory that the model was planned into", {(): info["budget_bytes"]})
+    plan = {row[0]: row[1] for row in info.get("plan") or ()}
+    if (floor := plan.get("cycle_floor_bytes")) is not None:
+        in_use = (info.get("experts") or {}).get("used_bytes", info.get("expert_cache_bytes", 0))
+        yield Live("colibri_expert_cache_bytes", "Memory of the cache of experts that is in use now", {(): in_use})
+        yield Live("colibri_expert_cache_cycle_floor_bytes", "What one token uses: a cache of less never hits",
+                   {(): floor})  # fmt: skip
     if sums := spent(services):
         kinds = {"dense": sums["read_bytes"] - sums["expert_bytes"], "expert": sums["expert_bytes"]}
         yield Live("colibri_disk_read_bytes_total", "Weights read from disk by our own reads",

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from appliance.machine.kernel_files import number, read_text
 
-NETWORKS = {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "afs"}
+NETWORKS = {
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.ceph", "glusterfs", "fuse.glusterfs", "lustre",
+    "beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.juicefs", "fuse.gcsfuse", "fuse.davfs2",
+}
 BLOCK = 4 << 20
 READERS = 4
 STRETCH = 512 << 20

@@ -38,6 +38,14 @@ async def get(running: Service, path: str) -> Any:
     return found
 
 
+async def metrics_of(running: Service) -> dict[str, float]:
+    """Each series of the page with its value."""
+    headers = {"Authorization": f"Bearer {running.user}"}
+    async with running.client.get(running.base + "/metrics", headers=headers) as answer:
+        lines = (await answer.text()).splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
 async def answered(running: Service) -> dict[str, Any]:
     """Answer some tokens, then wait for the beat that counts them; the answer's timings."""
     before = ((await get(running, "/admin/memory"))["spent"] or {}).get("n_tokens", 0)
@@ -116,10 +124,7 @@ async def test_the_map_is_binned_to_the_readers_size_and_one_scan_serves_all(str
 async def test_metrics_count_what_was_read_and_where_the_time_went(streaming: Service) -> None:
     await answered(streaming)
     spent = (await get(streaming, "/admin/memory"))["spent"]
-    headers = {"Authorization": f"Bearer {streaming.user}"}
-    async with streaming.client.get(streaming.base + "/metrics", headers=headers) as answer:
-        lines = (await answer.text()).splitlines()
-    found = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+    found = await metrics_of(streaming)
     assert found['colibri_disk_read_bytes_total{kind="dense"}'] >= spent["read_bytes"] > 0
     assert found["colibri_disk_read_seconds_total"] > 0
     parts = [found[f'colibri_token_time_seconds_total{{part="{part}"}}'] for part in ("compute", "disk", "sample")]
@@ -140,7 +145,10 @@ async def test_the_map_of_a_mixture_shows_each_expert_and_its_heat(tmp_path: Pat
                 await asyncio.sleep(0.2)
                 found = await get(running, "/admin/residency")
         weights = (await get(running, "/admin/memory"))["weights"]
-    assert 0 < weights["expert_cache_used_bytes"] == weights["expert_cache_bytes"]
+        lines = await metrics_of(running)
+    in_use = weights["expert_cache_used_bytes"]
+    assert 0 < in_use == weights["expert_cache_bytes"] == lines["colibri_expert_cache_bytes"]
+    assert 0 < lines["colibri_expert_cache_cycle_floor_bytes"] < in_use
     assert (found["by"], found["n_columns"]) == ("expert", N_EXPERTS)
     held = [cell for row in found["cells"] for cell in row]
     assert set(held) <= {0, 255} and 255 in held, "an expert is there as a whole or not at all"
