@@ -69,8 +69,8 @@ class Supervisor:
     """One worker at a time. All methods belong to one event loop.
 
     To be read at any time: `state`; `progress`, the load's stage, done, total, note; `info`, the ready worker's facts
-    with its last beat under "beat" and what is in its cache under "experts"; `recent`, what it used up lately; `error`, why it is crashed; `restarts`;
-    `log_tail`, the last lines of its stderr.
+    with its last beat under "beat" and what is in its cache under "experts"; `recent`, what it used up lately; `error`,
+    why it is crashed; `restarts`; `log_tail`, the last lines of its stderr.
     """
 
     def __init__(

@@ -52,7 +52,8 @@ class NotFinite(EngineFailed):
 class Machinery:
     """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
     point into; `speculate` makes what guesses the next tokens of a text, from its ids and its sampling with the
-    seed in use (None: nobody guesses); `stream` reads the weights that are not in memory, `watch` looks after a mapped file."""
+    seed in use (None: nobody guesses); `stream` reads the weights that are not in memory, `watch` looks after a mapped
+    file."""
 
     team: Team
     program: Recorded

@@ -45,7 +45,8 @@ async def memory(request: web.Request) -> web.Response:
         "processes": {name: process_memory(pid) if pid is not None else {} for name, pid in pids},
         "machine": reading.machine, "pressure": reading.pressure.json(),
         "major_faults_s": reading.major_faults_s, "disk_read_s": reading.disk_read_s,
-        "spent": sums, "token": per_token(sums), "rates": services.supervisor.recent.rates(), "warnings": alerts(services, reading),
+        "spent": sums, "token": per_token(sums), "rates": services.supervisor.recent.rates(),
+        "warnings": alerts(services, reading),
     }  # fmt: skip
     return answer(rounded(found))
 

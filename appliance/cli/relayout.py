@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="the model file")
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT", help="the file to write, which must not be there")
     parser.add_argument("--heat", type=Path, metavar="FILE",
-                        help="recorded use of each expert (default: what runs on this machine have recorded)")  # fmt: skip
+                        help="recorded use of each expert (default: what runs here have recorded)")  # fmt: skip
     parser.add_argument("--back", action="store_true", help="FILE is such a copy: write the file it was made from")
     parser.add_argument("--dry-run", action="store_true", help="write nothing; say what a token will read from disk")
     parser.add_argument("--cache-mb", type=int, metavar="N", help="with --dry-run: a cache of N MiB for experts")

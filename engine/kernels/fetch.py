@@ -10,8 +10,8 @@ slots are, what is remembered of a use over steps (weights/experts.py), waiting 
             asked for)
     pool    N_SLOTS, HEADS: slots of one size
     layer   POOL, its first PLACE, HEAT (f32 of each expert), SOURCES (i64 [experts][3] offsets in the file), SIZES and
-            PARTS (i64 [3] each): bytes of gate, up and down, and where in a slot they may begin; NUMBER, N_READS (3, or 1
-            where each expert is one stretch of the file, gate, up and down, that one read brings)
+            PARTS (i64 [3] each): bytes of gate, up and down, and where in a slot they may begin; NUMBER, N_READS (3, or
+            1 where each expert is one stretch of the file, gate, up and down, that one read brings)
     head    of a slot: its reads (places.py), OWNER (the place of the expert in it, 0: none), HEAT_AT (address of that
             expert's heat), BUSY (stamp of the last wave that used it), MEMORY
 

@@ -5,7 +5,7 @@ is read when (weights/stream.py).
               24 offset   32 length   40 destination   48 fewest bytes that must come   56 1: give its cached pages back
     ring      lines of 64 bytes: PUBLISHED, TAKEN, FINISHED (requests so far), IDLE (readers that sleep), NEWS (rises
               with each end of a read), WAITERS (who sleep on it), QUIT, FAULT (first failure: code, offset), COUNTS
-              (bytes read, ns of reading, ns that thread 0 waited, reads); from ENTRIES on CAPACITY addresses of requests
+              (bytes read, ns of reading, ns that thread 0 waited, reads); from ENTRIES on CAPACITY requests' addresses
 
 A reader claims a request *after* it was published: with tickets drawn before, a wake-up meets the wrong sleeper and is
 lost (reproduced by the prototype). Posts come one after the other, never two at once, and at most CAPACITY are on their

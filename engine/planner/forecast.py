@@ -50,8 +50,9 @@ def forecast(
 def disk_bytes(
     facts: ModelFacts, n_seqs: int, mode: str, where: Residency, is_paging: bool, heat: Heat | None = None
 ) -> int:
-    """What a step reads from disk. A map that does not fit hits nothing, since the pages that come next are those that went longest ago, and drags in neighbours of what it needs:
-    4.3 of 4.5 GiB per token were measured where a token uses 0.5."""
+    """What a step reads from disk. A map that does not fit hits nothing, since the pages that come next are those that
+    went longest ago, and drags in neighbours of what it needs: 4.3 of 4.5 GiB per token were measured where a token
+    uses 0.5."""
     if mode == "stream":
         return where.stream_per_token + routed(facts, n_seqs, where.expert_cache, heat)
     if mode == "mmap" and is_paging:

@@ -1,6 +1,7 @@
 """What to say of a load that cannot fit: how much is missing and the smallest change that would fit. Not here: judging.
 
-The load mode goes first, since it costs no answer; then a cache of experts that was asked for; then the context, the cache's types, the sequences.
+The load mode goes first, since it costs no answer; then a cache of experts that was asked for; then the context, the
+cache's types, the sequences.
 """
 
 from engine.budget import MIB, mib

@@ -7,7 +7,7 @@ Made = list[tuple[int, float | None, tuple[tuple[int, float], ...]]]
 
 
 def all_of(e: Engine, sequences: list[Sequence]) -> tuple[list[Made], int]:
-    """Of each sequence all tokens with their logprobs and rivals, and how many steps they took together; closes them."""
+    """Of each sequence all tokens with their logprobs and rivals, and how many steps they took together."""
     made: dict[Sequence, Made] = {s: [] for s in sequences}
     n_steps = 0
     while going := [s for s in sequences if s.finish is None]:

@@ -1,4 +1,4 @@
-"""Cancels for tests of engines that read from disk: at any moment, and while the disk does not answer. Not here: tests."""
+"""Cancels for tests of engines that read from disk: at any moment, and while it does not answer. Not here: tests."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""A model laid out anew computes the same bits, however it is loaded, and takes a third of the reads. Not here: speed."""
+"""A model laid out anew computes the same bits, however it is loaded, in a third of the reads. Not here: speed."""
 
 import random
 from pathlib import Path

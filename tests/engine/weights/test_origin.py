@@ -1,4 +1,4 @@
-"""The file behind a stream: every byte at any offset, direct or not. Not here: what may happen to it (test_watch.py)."""
+"""The file behind a stream: every byte at any offset, direct or not. Not here: what happens to it (test_watch.py)."""
 
 import mmap
 import os
