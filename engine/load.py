@@ -50,8 +50,8 @@ Progress = Callable[[str, int, int, str], None]
 class EngineOptions:
     """What may be asked of an engine; n_ctx 0 and cache_mb None let the planner choose. Field names are the settings'
     long flags, but for `is_served`: an API process lives beside this one and takes its part of the memory. For
-    measuring, instead of what the planner chooses: `pinned_bytes` of a streamed model stay in memory, `ring_bytes` hold what is read ahead,
-    `expert_bytes` hold experts. What each expert is used is kept in `heat_dir` (empty: nowhere).
+    measuring, instead of what the planner chooses: `pinned_bytes` of a streamed model stay in memory, `ring_bytes` hold
+    what is read ahead, `expert_bytes` hold experts. What each expert is used is kept in `heat_dir` (empty: nowhere).
     """
 
     n_ctx: int = 0
