@@ -56,7 +56,10 @@ def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab
 
     gguf = read_gguf(spec["model"])
     if spec.get("identity") and identity(gguf.path) != tuple(spec["identity"]):
-        raise BadModelFile(f"'{gguf.path.name}' was replaced by another file since it was planned; swap to it anew")
+        raise BadModelFile(
+            f"'{gguf.path.name}' was replaced by another file since it was planned; swap to it anew, or start the "
+            "service again"
+        )
     # How fast its disk is decides nothing here, but a slow kind of disk is worth a warning.
     machine = replace(read_machine(beside=(os.getppid(),)), disk_kind=disk_kind(gguf.path))
     engine = load_engine(spec["model"], EngineOptions(**spec["options"]), machine, on_progress=on_progress)
