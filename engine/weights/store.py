@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from engine.errors import BadModelFile
 from engine.gguf.reader import GgufFile, TensorInfo
 from engine.kernels.regions import live
 from engine.weights.tensor import ExpertMatrix, Matrix, Table, Vector
