@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # general.architecture -> module of the family
 ARCHITECTURES = {
+    "gemma2": "engine.models.gemma",
+    "gemma3": "engine.models.gemma",
     "llama": "engine.models.llama",
     "olmoe": "engine.models.olmoe",
     "qwen3": "engine.models.qwen3",
