@@ -21,6 +21,7 @@ ARCHITECTURES = {
     "gemma3": "engine.models.gemma",
     "llama": "engine.models.llama",
     "olmoe": "engine.models.olmoe",
+    "phi3": "engine.models.phi3",
     "qwen3": "engine.models.qwen3",
     "qwen3moe": "engine.models.qwen3",
     "smollm3": "engine.models.smollm3",
