@@ -25,6 +25,7 @@ ARCHITECTURES = {
     "qwen3": "engine.models.qwen3",
     "qwen3moe": "engine.models.qwen3",
     "smollm3": "engine.models.smollm3",
+    "starcoder2": "engine.models.starcoder2",
 }
 
 
