@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # general.architecture -> module of the family
 ARCHITECTURES = {
+    "bitnet": "engine.models.bitnet",
+    "bitnet-b1.58": "engine.models.bitnet",
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
     "llama": "engine.models.llama",
