@@ -179,7 +179,7 @@ def starts(args: argparse.Namespace) -> list[dict[str, Any]]:
     for i in range(args.starts):
         limit = int(size * (0.3 + 0.9 * i / max(1, args.starts - 1)))
         with group(limit) as limited:
-            argv = command("run", "-m", args.model, "-p", "Hello", "-n", "8", "--temp", "0", "--ignore-eos", "--json")
+            argv = command("run", "-m", args.model, "-p", "Hello", "-n", "8", "--temp", "0", "--json")
             process = subprocess.Popen(
                 limited.argv(argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )  # fmt: skip

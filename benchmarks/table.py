@@ -6,6 +6,7 @@ python -m benchmarks.table [NAME ...]     all results files unless named
 import json
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.bars import DEPTH, every_bar
@@ -139,6 +140,18 @@ def bigger_rows(section: dict[str, Any]) -> list[str]:
     return lines
 
 
+def experts_rows(section: dict[str, Any]) -> list[str]:
+    """A mixture that was larger than its memory; bytes are what a token reads."""
+    head = [
+        "| model | memory | colibri | llama.cpp | ratio | read, MB | an ideal cache of that size, MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    read, ideal = (median(run[key] for run in section["runs"]) / 1e6 for key in ("read_per_token", "ideal_per_token"))
+    peer, times = (f"{section[key]:.2f}" if section[key] else "killed" for key in ("peer_tok_s", "ratio"))
+    name, limit = section["model"].removesuffix(".gguf"), f"{section['limit_bytes'] >> 20:,} MiB"
+    return [*head, f"| {name} | {limit} | {section['tok_s']:.2f} | {peer} | {times} | {read:.0f} | {ideal:.0f} |"]
+
+
 def serve_rows(section: dict[str, Any]) -> list[str]:
     lines = [
         "| model | server | tokens/s | first piece after | to the fastest peer | to the engine alone |",
@@ -206,6 +219,7 @@ SECTIONS = {
     "kernels": ("Kernels of a 2048 x 8192 matrix", kernels_rows),
     "width": ("Several sequences decoding together, medians of {rounds} rounds", width_rows),
     "bigger_than_ram": ("Larger than the memory, tokens per second, medians of {rounds} rounds", bigger_rows),
+    "expert_trace": ("Experts larger than the memory, tokens per second, medians of {rounds} rounds", experts_rows),
     "attention": ("Attention of all layers for one token, medians of {rounds} rounds", attention_rows),
     "serve": ("Through HTTP, streamed, medians of {rounds} alternated rounds", serve_rows),
     "pressure": ("On busy cores and under a CPU quota, medians of {rounds} alternated rounds", pressure_rows),
@@ -246,7 +260,7 @@ def summary(section: dict[str, Any]) -> dict[str, Any]:
         for who, facts in model.get("contenders", {}).items()
     }
     return {
-        "rounds": min(model.get("rounds", 0) for model in models),
+        "rounds": min(model.get("rounds") or len(model.get("runs", ())) for model in models),
         "date": max(model["date"] for model in models),
         "quiet": all(model.get("quiet", True) for model in models),
         "of": f", {section['model']}" if "model" in section else "",
