@@ -104,8 +104,17 @@ def _private(pid: int) -> int:
 
 
 def _family(pid: int) -> list[int]:
+    """Without children that still run their parent's program: they borrow its memory until they start their own."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         children = []
-    return [pid, *(one for child in children for one in _family(int(child)))]
+    mine = _command(pid)
+    return [pid, *(one for child in children if _command(child) != mine for one in _family(int(child)))]
+
+
+def _command(pid: int | str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
