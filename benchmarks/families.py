@@ -1,0 +1,144 @@
+"""Measures each family's tiny model against transformers and against llama.cpp, and writes docs/models.md.
+
+    python -m benchmarks.families [NAME ...]      NAMEs are measured anew, other rows stay as they are in the record
+
+Float32: the largest difference to transformers' stored logits, as a share of their standard deviation. Quantised: 200
+teacher-forced random ids; how often the likeliest next token is that of float32, and the mean KL divergence from it,
+of ours and of llama.cpp on the same file. Not here: the table of families (tests/families), asking transformers.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from appliance.machine.host import read_machine
+from benchmarks import llamacpp, ours
+from benchmarks.divergence import log_softmax
+from benchmarks.peer_logits import peer_log_probs
+from engine.load import EngineOptions, load_engine
+from tests.families import FAMILIES
+from tests.families.family import F32, Family
+from tests.families.stored import ids_of, question, write
+
+RESULTS = Path(__file__).parent / "results" / "families.json"
+PAGE = Path(__file__).parent.parent / "docs" / "models.md"
+QUANTS = ("Q8_0", "Q4_0")
+N_FORCED = 200
+_HEAD = """# Model families
+
+Made by `python -m benchmarks.families`; do not edit. Each row is a tiny random model of the real architecture
+(`tests/families`). **transformers**: largest difference of our float32 logits to transformers' over all 72 positions,
+as a share of the logits' standard deviation (0.001 is allowed), a prompt read at once / token by token. **top-1** and
+**KL**: a quantised version against float32 on 200 teacher-forced positions, ours / llama.cpp's. Random weights leave
+many near ties, so the pairs count, not the numbers; `-`: llama.cpp does not compute that model (or not fully).
+
+"""
+
+
+def logits(path: Path, ids: list[int], rows: int = 512, kv: str = "f32") -> F32:
+    """Our logits after each of `ids`, `rows` of them read at once."""
+    options = EngineOptions(n_ctx=256, ubatch_size=rows, type_k=kv, type_v=kv, load_mode="resident")
+    engine = load_engine(path, options, read_machine())
+    try:
+        return np.array(list(engine.logit_rows(ids)))
+    finally:
+        engine.shutdown()
+
+
+def against(exact: NDArray[np.float64], found: NDArray[np.float64]) -> dict[str, float]:
+    """Share of positions with the exact first choice, and mean KL(exact || found) in nats; both log-probabilities."""
+    kl = (np.exp(exact) * (exact - found)).sum(axis=1)
+    return {"top1": float((exact.argmax(axis=1) == found.argmax(axis=1)).mean()), "kl": float(kl.mean())}
+
+
+def measure(name: str, folder: Path) -> dict[str, Any]:
+    """All numbers of one row."""
+    family, path = FAMILIES[name], folder / "m.gguf"
+    truth = write(name, path)
+    apart = [float(np.abs(logits(path, ids_of(), rows) - truth.logits).max() / truth.spread) for rows in (128, 1)]
+    forced = ids_of(N_FORCED, seed=8)
+    exact = log_softmax(logits(path, forced))
+    found: dict[str, Any] = {"transformers": apart}
+    for quant in QUANTS:
+        write(name, path, quant, for_peer=family.peer)
+        found[quant] = {"ours": against(exact, log_softmax(logits(path, forced, kv="f16")))}
+        if family.peer:
+            (said,) = peer_log_probs([question(path, forced)])
+            found[quant]["peer"] = against(exact, said)
+    return found
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """docs/models.md."""
+    titles = ["model", "general.architecture", "what is in it", "transformers"]
+    titles += [f"{quant} {what}" for quant in QUANTS for what in ("top-1", "KL")]
+    lines = [" | ".join(titles), " | ".join(["---"] * len(titles))]
+    lines += [" | ".join(_row(name, FAMILIES[name], found[name])) for name in FAMILIES if name in found]
+    return _HEAD + "\n".join(f"| {line} |" for line in lines) + "\n"
+
+
+def _row(name: str, family: Family, found: Mapping[str, Any]) -> list[str]:
+    apart = " / ".join(f"{d:.1e}" for d in found["transformers"])
+    cells = [name, f"`{family.arch}`", ", ".join(features(family)), apart]
+    for quant in QUANTS:
+        both = [found[quant].get(who) for who in ("ours", "peer")]
+        cells.append(" / ".join(f"{100 * one['top1']:.1f} %" if one else "-" for one in both))
+        cells.append(" / ".join(f"{one['kl']:.5f}" if one else "-" for one in both))
+    return cells
+
+
+def features(family: Family) -> list[str]:
+    """What sets the row apart from a plain decoder, read off its configuration."""
+    c = family.whole_config
+    rope = c["rope_parameters"].get("full_attention", c["rope_parameters"])
+    used, experts = c.get("num_experts_per_tok"), family_experts(c)
+    told = [
+        (rope["rope_type"] != "default", f"rope {rope['rope_type']}"),
+        ("partial_rotary_factor" in rope, "part of a head rotated"),
+        (family.arch == "smollm3", "every 4th layer without rope"),
+        (bool(c.get("sliding_window")), "sliding window"),
+        ("attn_logit_softcapping" in c, "soft caps"),
+        ("kv_lora_rank" in c, "latent attention"),
+        (any(end == "sinks" for end in family.spreads), "sinks"),
+        (family.arch in ("qwen3", "qwen3moe", "gemma3", "glm4moe"), "norms of heads"),
+        (family.arch in ("olmo2", "olmoe"), "norms of whole queries and keys"),
+        (family.arch in ("gemma2", "gemma3", "olmo2"), "norms behind"),
+        (family.arch in ("qwen2", "qwen2moe", "starcoder2", "gpt-oss", "glm4moe"), "biases"),
+        ("embedding_multiplier" in c, "multipliers"),
+        (family.ternary, "ternary, norms within"),
+        (bool(experts), f"{used} of {experts} experts"),
+        (any(key.startswith(("n_shared", "shared_")) for key in c), "shared expert"),
+        ("n_group" in c and c["n_group"] > 1, f"{c.get('topk_group')} of {c.get('n_group')} groups"),
+        (bool(c.get("tie_word_embeddings")), "tied"),
+    ]  # fmt: skip
+    return [word for holds, word in told if holds]
+
+
+def family_experts(config: Mapping[str, Any]) -> int:
+    return int(next((config[k] for k in ("num_local_experts", "num_experts", "n_routed_experts") if k in config), 0))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the families' tiny models and write docs/models.md.")
+    parser.add_argument("names", nargs="*", help=f"rows (all): {', '.join(FAMILIES)}")
+    names = parser.parse_args().names or list(FAMILIES)
+    kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"rows": {}}
+    rows = {name: row for name, row in kept["rows"].items() if name in FAMILIES}
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            rows[name] = measure(name, Path(folder))
+        print(name, json.dumps(rows[name]), file=sys.stderr)
+    record = {"version": ours.our_version(), "peer": llamacpp.versions(llamacpp.XLLAMACPP), "rows": rows}
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+    PAGE.write_text(page(rows))
+
+
+if __name__ == "__main__":
+    main()

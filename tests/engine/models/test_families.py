@@ -1,0 +1,65 @@
+"""Each family's tiny random model: transformers' logits at every position, and llama.cpp's on the same file.
+
+transformers' logits are stored (benchmarks/transformers_families.py); the table of families is tests/families. Not
+here: quantised weights (benchmarks/families.py -> docs/models.md), real files, files that say nonsense.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.machine.host import read_machine
+from benchmarks.divergence import log_softmax
+from benchmarks.peer_logits import peer_log_probs
+from engine.load import EngineOptions, load_engine
+from engine.models.registry import ARCHITECTURES
+from tests.families import FAMILIES
+from tests.families.stored import Truth, ids_of, question, write
+
+EVERY_FEW = range(8, 73, 8)
+RUNNING = [name for name, family in FAMILIES.items() if family.arch in ARCHITECTURES]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A row's file with float32 weights, and what transformers said of it."""
+
+    name: str
+    path: Path
+    truth: Truth
+
+
+@pytest.fixture(params=RUNNING, scope="module")
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    path = tmp_path_factory.mktemp("family") / "m.gguf"
+    return Made(request.param, path, write(request.param, path))
+
+
+@pytest.mark.parametrize("rows", [128, 1], ids=["prefill", "token by token"])
+def test_our_logits_are_those_of_transformers(made: Made, rows: int) -> None:
+    options = EngineOptions(n_ctx=256, ubatch_size=rows, type_k="f32", type_v="f32", load_mode="resident")
+    engine = load_engine(made.path, options, read_machine())
+    found = np.array(list(engine.logit_rows(ids_of())))
+    engine.shutdown()
+    assert np.abs(found - made.truth.logits).max() <= 1e-3 * made.truth.spread
+
+
+def test_llama_cpp_reads_the_same_model_from_the_files(tmp_path: Path) -> None:
+    """Transformers' logits are the third party: names, order of rows and keys are those that others' files have.
+
+    Seen: 1e-4 of the spread, which is how the truth is kept; 2e-3 with llama.cpp's tables of gelu in float16.
+    """
+    names = [name for name in RUNNING if FAMILIES[name].peer]
+    truths = {name: write(name, tmp_path / f"{name}.gguf", for_peer=True) for name in names}
+    asked = [question(tmp_path / f"{name}.gguf", ids_of(), "f32", EVERY_FEW) for name in names]
+    apart = {}
+    for name, found in zip(names, peer_log_probs(asked), strict=True):
+        rows = log_softmax(truths[name].logits[[end - 1 for end in EVERY_FEW]])
+        apart[name] = float(np.abs(found - rows).max() / truths[name].spread)
+    assert {name: d for name, d in apart.items() if d > 3e-3} == {}
+
+
+def test_every_architecture_has_a_row() -> None:
+    assert set(ARCHITECTURES) - {family.arch for family in FAMILIES.values()} == set()
