@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from engine.cache.layout import PAGE, kv_bytes, whole_pages
 from engine.gguf.digest import model_digest
 from engine.gguf.reader import GgufFile, TensorInfo
+from engine.models.latent import LatentSizes
 from engine.models.shape import DecoderShape
 
 MIB = 1 << 20
@@ -62,9 +63,11 @@ class ModelFacts:
     @classmethod
     def of(cls, gguf: GgufFile, shape: DecoderShape) -> "ModelFacts":
         """The facts of a header that was read and checked."""
-        weights = weights_by_kind(gguf.tensors.values())
-        experts = experts_of(gguf.tensors.values(), shape.n_used)
-        macs = macs_of(gguf.tensors.values(), shape.tied, experts)
+        behind = tuple(f"blk.{shape.n_layers + i}." for i in range(shape.n_skipped))
+        used = [tensor for tensor in gguf.tensors.values() if not tensor.name.startswith(behind)]
+        weights = weights_by_kind(used)
+        experts = experts_of(used, shape.n_used)
+        macs = macs_of(used, shape.tied, experts)
         digest = model_digest(gguf) if experts else ""
         return cls(gguf.path.name, shape, weights, len(gguf.tensors), gguf.n_bytes, experts, macs, digest)
 
@@ -81,7 +84,7 @@ class ModelFacts:
 
 def kind_of(name: str, n_dims: int) -> str:
     """Which of KINDS a tensor belongs to, by its name. Vectors (norms, biases, rope factors) count as norms."""
-    if n_dims < 2 or "norm" in name:
+    if n_dims < 2 or "norm" in name or name.endswith(".bias"):
         return "norms"
     if not name.startswith("blk."):
         return "output" if re.match(r"output|cls|lm_head", name) else "embedding"
@@ -126,8 +129,8 @@ def cache_bytes(
 ) -> int:
     """Bytes of `n_seqs` whole contexts of cached keys and values; a window keeps what `ubatch_size` rows look at."""
     heads = [shape.n_kv_heads] * shape.n_layers
-    dim = shape.head_dim
-    return n_seqs * kv_bytes(heads, dim, dim, n_ctx, type_k, type_v, shape.windows, ubatch_size)
+    k_dim, v_dim = shape.head_dim, shape.v_dim
+    return n_seqs * kv_bytes(heads, k_dim, v_dim, n_ctx, type_k, type_v, shape.windows, ubatch_size)
 
 
 def out_rows(parallel: int) -> int:
@@ -138,16 +141,24 @@ def out_rows(parallel: int) -> int:
 def buffers_bytes(shape: DecoderShape, n_ctx: int, ubatch_size: int, threads: int, parallel: int = 1) -> int:
     """At least the bytes of all work buffers: `ubatch_size` rows of activations, attention's partial sums, rotations
     for `n_ctx` positions, the rows of logits, each thread's scratch. A test compares this with what is allocated."""
-    n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
+    n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * (shape.head_dim + shape.v_dim)
     rows = min(ubatch_size, whole_pages(n_ctx))
     # Activations are kept as float32 and as blocks of 96 bytes per 32 values, for whichever types read them.
-    acts = 4 * (shape.n_embd + n_q + 2 * n_kv) + 7 * (shape.n_embd + n_q)
+    acts = 4 * (shape.n_embd + n_q + n_kv) + 7 * (shape.n_embd + n_q) + _latent_bytes(shape.latent)
     acts += 8 * (shape.n_ff + shape.n_ff_shared) + 4 * shape.n_embd * shape.joins_apart
     tiles, logits = whole_pages(n_ctx) // PAGE, 4 * out_rows(parallel) * (shape.n_vocab + 7)
-    partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.head_dim)
+    partials = max(rows, 2 * tiles) * shape.n_heads * (64 + 4 * shape.v_dim)
     scratch = 512 * rows + 64 * max(shape.n_embd, n_q, shape.n_ff) + 16 * shape.n_vocab + 64 * 1024
     whole = rows * acts + partials + 4 * shape.rope_dim * n_ctx * shape.n_rotations + logits + threads * scratch
     return whole + (_mixture_bytes(shape, rows, threads) if shape.n_experts else 0)
+
+
+def _latent_bytes(z: LatentSizes | None) -> int:
+    """Of a row: it, compressed queries, and of each head its query, what meets K and V, its result."""
+    if z is None:
+        return 0
+    head = 4 * (z.plain + z.rope_dim) + 4 * (z.plain + z.rank) + 11 * z.v_dim + 4 * (z.plain + z.v_dim)
+    return 4 * (z.rank + z.rope_dim) + 11 * (z.q_rank + z.rank) + z.n_heads * head
 
 
 def _mixture_bytes(shape: DecoderShape, rows: int, threads: int) -> int:
@@ -155,7 +166,8 @@ def _mixture_bytes(shape: DecoderShape, rows: int, threads: int) -> int:
     slot = 32 + 11 * shape.n_ff_exp
     table = shape.n_experts * (32 * shape.n_layers + 24) + 32
     thread = 48 * 1024 + 64 * max(shape.n_embd, shape.n_ff_exp) + 64 * 7 * shape.n_embd
-    return rows * (4 * (shape.n_experts + 7) + shape.n_used * slot) + table + threads * thread
+    scores = 4 * (2 * shape.n_experts + shape.routing.n_groups + 7)
+    return rows * (scores + shape.n_used * slot) + table + threads * thread
 
 
 def engine_bytes(buffers: int) -> int:

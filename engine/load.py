@@ -141,7 +141,7 @@ def _build(
     model = family(shape.architecture).Model(shape, store)
     kv = KvCache(
         chosen.n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, options.type_k, options.type_v,
-        options.n_parallel, windows=shape.windows, rows=options.ubatch_size,
+        options.n_parallel, windows=shape.windows, rows=options.ubatch_size, v_dim=shape.v_dim,
     )  # fmt: skip
     team_size = max(options.threads, options.threads_batch)
     rows = min(options.ubatch_size, chosen.n_ctx)

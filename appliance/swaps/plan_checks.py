@@ -72,7 +72,7 @@ def _cache_types(settings: Settings, facts: ModelFacts) -> Check:
     text = f"KV types {settings.cache_type_k} and {settings.cache_type_v} suit heads of {dim}"
     try:
         row_bytes(settings.cache_type_k, dim, "cache_type_k")
-        row_bytes(settings.cache_type_v, dim, "cache_type_v")
+        row_bytes(settings.cache_type_v, facts.shape.v_dim, "cache_type_v")
     except UsageError as error:
         return Check(text, "fail", error.message)
     return Check(text, "ok", "")

@@ -28,18 +28,19 @@ class KvCache:
 
     `windows`: for each layer the positions it sees, 0 for all; `rows`: the most a step adds to a sequence. `n_pages`:
     in all, of a cache without windows; None is room for n_seqs whole contexts, with which no page is ever missing.
+    `head_dim` is the width of a head's keys and, where `v_dim` is 0, of its values.
     `layer_bytes` and `head_bytes` are the strides inside a page, `k_bytes` the size of a head's K part.
     """
 
     def __init__(
         self, n_ctx: int, n_layers: int, n_kv_heads: int, head_dim: int, type_k: str, type_v: str, n_seqs: int = 1,
-        n_pages: int | None = None, windows: Sequence[int] = (), rows: int = 512,
+        n_pages: int | None = None, windows: Sequence[int] = (), rows: int = 512, v_dim: int = 0,
     ) -> None:  # fmt: skip
         if n_ctx < 1:
             raise UsageError(f"a context of {n_ctx} positions holds nothing; ask for 1 or more", param="ctx_size")
         self.type_k, self.type_v, self.n_seqs = type_k, type_v, n_seqs
         self.k_bytes = PAGE * row_bytes(type_k, head_dim, "cache_type_k")
-        self.v_bytes = PAGE * row_bytes(type_v, head_dim, "cache_type_v")
+        self.v_bytes = PAGE * row_bytes(type_v, v_dim or head_dim, "cache_type_v")
         self.head_bytes = self.k_bytes + self.v_bytes
         self.layer_bytes = n_kv_heads * self.head_bytes
         self.n_ctx, self.rows = whole_pages(n_ctx), rows

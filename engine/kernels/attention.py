@@ -4,7 +4,7 @@ Every row is computed the same way whoever computes it: per tile a partial (grea
 blended ascending by one function. Few rows: each tile is a unit of its own and `merge_row` blends. More rows: a unit is
 a kv head of some neighbouring rows, which share each read of K and V, and it blends as it goes. Bits are the same.
 
-    parts   f32 [row][tile][n_heads][8 + head_dim]: greatest score, sum, six unused, weighted values
+    parts   f32 [row][tile][n_heads][8 + v_dim]: greatest score, sum, six unused, weighted values
             n_rows <= REPLICATE: max_tiles tiles a row, else 1
 
 A layer's constants stand in a block that `layer_block` makes. A window lets a row see positions > its own - window
@@ -13,7 +13,8 @@ join a softmax's sum and carry no value.
 
 The op that follows (after a barrier) reads a row's result with
 
-    merge_row(st, row, parts, max_tiles, layer, out)      out f32 [n_heads * head_dim], in the caller
+    merge_row(st, row, parts, max_tiles, layer, out)      out f32 [n_heads * v_dim], in the caller
+    merge_head(st, row, h, parts, max_tiles, layer, out)  one head of it, out f32 [v_dim]
 """
 
 import importlib
@@ -33,11 +34,12 @@ from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS, REPLICATE
 from engine.kernels.sync import atomic_add, invoke_row, invoke_scores
 from engine.kernels.vmath import exp8, greater, head_only, lane0
 
-LD, N_HEADS, N_KV, HEAD_DIM, LAYER, HEAD_BYTES, K_BYTES, WINDOW, SINKS, SOFT_CAP, TABLE = range(0, 88, 8)
+LD, N_HEADS, N_KV, K_DIM, V_DIM, LAYER, HEAD_BYTES, K_BYTES, WINDOW, SINKS, SOFT_CAP, TABLE = range(0, 96, 8)
 HEADER = 32  # bytes before the values of a partial
 MASKED = np.float32(-1e30)
 ROWS = WIDTH  # most rows that share reads: whatever the group, their queries are whole sets of WIDTH
 FIRST = 64  # `scores` and `mix` begin at a multiple of it
+SHARE = 4 * WIDTH  # most queries of a kv head and a tile in one unit: with few rows there are threads for more
 
 
 def kv_module(kv_type: str) -> Any:
@@ -46,28 +48,29 @@ def kv_module(kv_type: str) -> Any:
 
 
 def layer_block(
-    ld: int, n_heads: int, n_kv_heads: int, head_dim: int, offset: int, head_bytes: int, k_bytes: int,
-    window: int = 0, soft_cap: float = 0.0, sinks: int = 0, table: int = 0,
+    ld: int, n_heads: int, n_kv_heads: int, k_dim: int, offset: int, head_bytes: int, k_bytes: int,
+    window: int = 0, soft_cap: float = 0.0, sinks: int = 0, table: int = 0, v_dim: int = 0,
 ) -> Buffer:  # fmt: skip
-    """A layer's constants: floats of a row of qkv, heads, offset in a page, bytes of one kv head there (K and V), its
-    K bytes; positions a row sees (0: all), soft cap (0: none), address of f32 [n_heads] sinks (0: none); bytes from the
-    start of a page table to the layer's part of it."""
-    assert head_dim % 8 == 0 and n_heads % n_kv_heads == 0 and window >= 0 and soft_cap >= 0.0
-    block = Buffer(88)
-    block.view(np.int64)[:9] = ld, n_heads, n_kv_heads, head_dim, offset, head_bytes, k_bytes, window, sinks
+    """A layer's constants: floats of a row of qkv, heads, their width, offset in a page, bytes of one kv head there (K
+    and V), its K bytes; positions a row sees (0: all), soft cap (0: none), address of f32 [n_heads] sinks (0: none);
+    bytes from the start of a page table to the layer's part of it; width of values (0: k_dim)."""
+    v_dim = v_dim or k_dim
+    assert k_dim % 8 == v_dim % 8 == 0 and n_heads % n_kv_heads == 0 and window >= 0 and soft_cap >= 0.0
+    block = Buffer(96)
+    block.view(np.int64)[:10] = ld, n_heads, n_kv_heads, k_dim, v_dim, offset, head_bytes, k_bytes, window, sinks
     block.view(np.float32)[SOFT_CAP // 4] = soft_cap
     block.view(np.int64)[TABLE // 8] = table
     return block
 
 
-def parts_bytes(max_rows: int, max_tiles: int, n_heads: int, head_dim: int) -> int:
+def parts_bytes(max_rows: int, max_tiles: int, n_heads: int, v_dim: int) -> int:
     """Size of `parts` for steps of up to max_rows rows over contexts of up to max_tiles pages."""
-    return max(REPLICATE * max_tiles, max_rows) * n_heads * (HEADER + head_dim * 4)
+    return max(REPLICATE * max_tiles, max_rows) * n_heads * (HEADER + v_dim * 4)
 
 
-def scratch_bytes(n_heads: int, n_kv_heads: int, head_dim: int) -> int:
+def scratch_bytes(n_heads: int, n_kv_heads: int, k_dim: int, v_dim: int = 0) -> int:
     """Scratch of one thread: prepared queries, WIDTH scores and a copy of them scaled, WIDTH partials."""
-    return ROWS * (n_heads // n_kv_heads) * head_dim * 4 + WIDTH * (2 * TILE + HEADER + head_dim * 4)
+    return ROWS * (n_heads // n_kv_heads) * k_dim * 4 + WIDTH * (2 * TILE + HEADER + (v_dim or k_dim) * 4)
 
 
 @inner
@@ -116,12 +119,12 @@ def _partials(o, st, row, i, m, group, tile, kv, q, w, out):
 
     A row that ends before this tile, or sees only what lies behind it, gets a partial nobody may read."""
     layer, start = ld_i64(o + 16), tile * PAGE
-    head_dim, q_bytes, window = ld_i64(layer + HEAD_DIM), ld_i64(layer + HEAD_DIM) * 4, ld_i64(layer + WINDOW)
-    cap, out_bytes = ld_f32(layer + SOFT_CAP), HEADER + head_dim * 4
+    k_dim, v_dim, window = ld_i64(layer + K_DIM), ld_i64(layer + V_DIM), ld_i64(layer + WINDOW)
+    q_bytes, cap, out_bytes = k_dim * 4, ld_f32(layer + SOFT_CAP), HEADER + v_dim * 4
     keys = page_of(st, row, tile, ld_i64(layer + TABLE)) + ld_i64(layer + LAYER) + kv * ld_i64(layer + HEAD_BYTES)
     n = min(PAGE, _position(st, row + (i + m - 1) // group) + 1 - start)
     first = max(0, _lowest(_position(st, row + i // group), window) - start) // FIRST * FIRST
-    invoke_scores(ld_i64(o + 32), keys, q + i * q_bytes, q_bytes, m, first, n, head_dim, w)
+    invoke_scores(ld_i64(o + 32), keys, q + i * q_bytes, q_bytes, m, first, n, k_dim, w)
     for j in range(m):
         position = _position(st, row + (i + j) // group)
         own = min(n, position + 1 - start)
@@ -130,16 +133,16 @@ def _partials(o, st, row, i, m, group, tile, kv, q, w, out):
             low, own = first, first
         _soften(w + j * TILE, first, low, own, n, cap, out + j * out_bytes)
     values = keys + ld_i64(layer + K_BYTES)
-    invoke_scores(ld_i64(o + 40), values, w, m, first, n, head_dim, out + HEADER, out_bytes)
+    invoke_scores(ld_i64(o + 40), values, w, m, first, n, v_dim, out + HEADER, out_bytes)
 
 
 @inner
-def blend(top, total, values, part, head_dim):
+def blend(top, total, values, part, v_dim):
     """Blend a partial into a state (greatest score, sum, values in place); returns the new greatest score and sum."""
     other = ld_f32(part)
     joint = sp_f32x8(top if top > other else other)
     a, b = exp8(sub_f32x8(sp_f32x8(top), joint)), exp8(sub_f32x8(sp_f32x8(other), joint))
-    for d in range(0, head_dim * 4, 32):
+    for d in range(0, v_dim * 4, 32):
         st_f32x8(values + d, fma_f32x8(ld_f32x8(part + HEADER + d), b, mul_f32x8(ld_f32x8(values + d), a)))
     return lane0(joint), total * lane0(a) + ld_f32(part + 4) * lane0(b)
 
@@ -151,7 +154,7 @@ def _copy(source, out, n_bytes):
 
 
 @inner
-def _close(top, total, values, sink, head_dim):
+def _close(top, total, values, sink, v_dim):
     """Divide by the sum; a sink (an address, or 0) joins it first."""
     a, whole = sp_f32x8(np.float32(1.0)), sp_f32x8(total)
     if sink != 0:
@@ -159,70 +162,77 @@ def _close(top, total, values, sink, head_dim):
         joint = sp_f32x8(top if top > logit else logit)
         a = exp8(sub_f32x8(sp_f32x8(top), joint))
         whole = add_f32x8(mul_f32x8(whole, a), exp8(sub_f32x8(sp_f32x8(logit), joint)))
-    for d in range(0, head_dim * 4, 32):
+    for d in range(0, v_dim * 4, 32):
         st_f32x8(values + d, div_f32x8(mul_f32x8(ld_f32x8(values + d), a), whole))
 
 
 @inner
-def merge_row(st, row, parts, max_tiles, layer, out):
-    """Blend the partials of a row, tiles ascending, and divide by the sum: out f32 [n_heads * head_dim]."""
-    n_heads, head_dim, sinks = ld_i64(layer + N_HEADS), ld_i64(layer + HEAD_DIM), ld_i64(layer + SINKS)
-    part_bytes, first, n_tiles, row_tiles = HEADER + head_dim * 4, 0, 1, 1
+def merge_head(st, row, h, parts, max_tiles, layer, out):
+    """Blend the partials of a row's head, tiles ascending, and divide by the sum: out f32 [v_dim]."""
+    n_heads, v_dim, sinks = ld_i64(layer + N_HEADS), ld_i64(layer + V_DIM), ld_i64(layer + SINKS)
+    part_bytes, first, n_tiles, row_tiles = HEADER + v_dim * 4, 0, 1, 1
     if ld_i64(st + N_ROWS) <= REPLICATE:
         position = _position(st, row)
         first, row_tiles = _lowest(position, ld_i64(layer + WINDOW)) // PAGE, max_tiles
         n_tiles = position // PAGE + 1 - first
-    for h in range(n_heads):
-        part, values = parts + ((row * row_tiles + first) * n_heads + h) * part_bytes, out + h * head_dim * 4
-        top, total = ld_f32(part), ld_f32(part + 4)
-        _copy(part + HEADER, values, head_dim * 4)
-        for _ in range(1, n_tiles):
-            part += n_heads * part_bytes
-            top, total = blend(top, total, values, part, head_dim)
-        _close(top, total, values, sinks + h * 4 if sinks != 0 else 0, head_dim)
+    part = parts + ((row * row_tiles + first) * n_heads + h) * part_bytes
+    top, total = ld_f32(part), ld_f32(part + 4)
+    _copy(part + HEADER, out, v_dim * 4)
+    for _ in range(1, n_tiles):
+        part += n_heads * part_bytes
+        top, total = blend(top, total, out, part, v_dim)
+    _close(top, total, out, sinks + h * 4 if sinks != 0 else 0, v_dim)
+
+
+@inner
+def merge_row(st, row, parts, max_tiles, layer, out):
+    """All heads of a row: out f32 [n_heads * v_dim]."""
+    for h in range(ld_i64(layer + N_HEADS)):
+        merge_head(st, row, h, parts, max_tiles, layer, out + h * ld_i64(layer + V_DIM) * 4)
 
 
 @inner
 def _tiles_apart(o, st, n_rows, group, w, queries):
-    """Units: (row, tile, kv head)."""
+    """Units: (row, tile, kv head, up to SHARE of its queries)."""
     layer = ld_i64(o + 16)
     n_heads, n_kv, window = ld_i64(layer + N_HEADS), ld_i64(layer + N_KV), ld_i64(layer + WINDOW)
-    part_bytes = HEADER + ld_i64(layer + HEAD_DIM) * 4
+    part_bytes, shares = HEADER + ld_i64(layer + V_DIM) * 4, (group + SHARE - 1) // SHARE
     while True:
         c, row, first = atomic_add(ld_i64(o + 120), 1), 0, 0
         while row < n_rows:
             position = _position(st, row)
             first = _lowest(position, window) // PAGE
-            n_units = (position // PAGE + 1 - first) * n_kv
+            n_units = (position // PAGE + 1 - first) * n_kv * shares
             if c < n_units:
                 break
             c -= n_units
             row += 1
         if row == n_rows:
             return
-        tile, kv = first + c // n_kv, c % n_kv
-        _prepare(o, row, 1, group, kv, queries)
+        tile, kv, begin = first + c // (n_kv * shares), c // shares % n_kv, c % shares * SHARE
+        end = min(group, begin + SHARE)
+        _prepare(o, row, begin, end, group, kv, queries)
         out = ld_i64(o + 48) + ((row * ld_i64(o + 56) + tile) * n_heads + kv * group) * part_bytes
-        for i in range(0, group, WIDTH):
-            _partials(o, st, row, i, min(WIDTH, group - i), group, tile, kv, queries, w, out + i * part_bytes)
+        for i in range(begin, end, WIDTH):
+            _partials(o, st, row, i, min(WIDTH, end - i), group, tile, kv, queries, w, out + i * part_bytes)
 
 
 @inner
-def _prepare(o, row, n, group, kv, queries):
-    """The queries of one kv head and n rows, made ready for the K type."""
-    ld, head_dim = ld_i64(ld_i64(o + 16) + LD), ld_i64(ld_i64(o + 16) + HEAD_DIM)
-    for i in range(n * group):
-        q = ld_i64(o + 8) + ((row + i // group) * ld + (kv * group + i % group) * head_dim) * 4
-        invoke_row(ld_i64(o + 24), q, head_dim, queries + i * head_dim * 4)
+def _prepare(o, row, begin, end, group, kv, queries):
+    """The queries begin..end-1 of one kv head and the rows from `row`, made ready for the K type."""
+    ld, k_dim = ld_i64(ld_i64(o + 16) + LD), ld_i64(ld_i64(o + 16) + K_DIM)
+    for i in range(begin, end):
+        q = ld_i64(o + 8) + ((row + i // group) * ld + (kv * group + i % group) * k_dim) * 4
+        invoke_row(ld_i64(o + 24), q, k_dim, queries + i * k_dim * 4)
 
 
 @inner
 def _run(o, st, row, n, group, kv, queries, w):
     """n neighbouring rows of one sequence with one kv head, tiles ascending, the state in `parts`."""
     layer = ld_i64(o + 16)
-    n_heads, head_dim, window = ld_i64(layer + N_HEADS), ld_i64(layer + HEAD_DIM), ld_i64(layer + WINDOW)
-    part_bytes, out = HEADER + head_dim * 4, w + 2 * WIDTH * TILE
-    _prepare(o, row, n, group, kv, queries)
+    n_heads, v_dim, window = ld_i64(layer + N_HEADS), ld_i64(layer + V_DIM), ld_i64(layer + WINDOW)
+    part_bytes, out = HEADER + v_dim * 4, w + 2 * WIDTH * TILE
+    _prepare(o, row, 0, n * group, group, kv, queries)
     for tile in range(_lowest(_position(st, row), window) // PAGE, _position(st, row + n - 1) // PAGE + 1):
         for i in range(0, n * group, WIDTH):
             m = min(WIDTH, n * group - i)
@@ -239,7 +249,7 @@ def _run(o, st, row, n, group, kv, queries, w):
                     if tile == opens:
                         _copy(part, state, part_bytes)
                     else:
-                        top, total = blend(ld_f32(state), ld_f32(state + 4), state + HEADER, part, head_dim)
+                        top, total = blend(ld_f32(state), ld_f32(state + 4), state + HEADER, part, v_dim)
                         st_f32(state, top)
                         st_f32(state + 4, total)
 
@@ -272,10 +282,10 @@ def attend(o, tid, nth, st):
     type), 5 mix (of the V type); 6 parts; 7 max_tiles; 8 scratch (scratch_bytes() a thread); 15 counter.
     """
     layer = ld_i64(o + 16)
-    n_rows, head_dim = ld_i64(st + N_ROWS), ld_i64(layer + HEAD_DIM)
+    n_rows, k_dim, v_dim = ld_i64(st + N_ROWS), ld_i64(layer + K_DIM), ld_i64(layer + V_DIM)
     group = ld_i64(layer + N_HEADS) // ld_i64(layer + N_KV)
-    n_queries = ROWS * group * head_dim * 4
-    queries = ld_i64(o + 64) + tid * (n_queries + WIDTH * (2 * TILE + HEADER + head_dim * 4))
+    n_queries = ROWS * group * k_dim * 4
+    queries = ld_i64(o + 64) + tid * (n_queries + WIDTH * (2 * TILE + HEADER + v_dim * 4))
     if n_rows <= REPLICATE:
         _tiles_apart(o, st, n_rows, group, queries + n_queries, queries)
     else:

@@ -3,6 +3,8 @@
     silu    x / (1 + e^-x)
     gelu    x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3): the tanh form (Hendrycks and Gimpel 2016,
             arXiv:1606.08415), as (1 + tanh u) / 2 is 1 / (1 + e^-2u)
+    clamped x / (1 + e^-1.702x) of x held at most `limit`, times y + 1, y held within it (gpt-oss: OpenAI 2025,
+            arXiv:2508.10925); NaN stays NaN
     relu2   max(0, x)^2 (So et al. 2021, arXiv:2109.08668); NaN stays NaN
 """
 
@@ -10,9 +12,10 @@ from engine.kernels.jit import inner
 from engine.kernels.simd import (
     add_f32x8, div_f32x8, f32, fma_f32x8, ld_f32x8, mul_f32x8, sp_f32x8, st_f32x8, sub_f32x8, z_f32x8,
 )  # fmt: skip
-from engine.kernels.vmath import exp8, smaller
+from engine.kernels.vmath import exp8, greater, smaller
 
-PLAIN, SILU, GELU, RELU2 = range(4)
+PLAIN, SILU, GELU, RELU2, CLAMPED = range(5)
+SLOPE = f32(1.702)  # of the clamped gate: x * sigmoid(1.702 x) is near gelu
 
 
 @inner
@@ -66,3 +69,13 @@ def bend_times(x, y, k, curve):
     else:
         for i in range(0, k * 4, 32):
             st_f32x8(x + i, mul_f32x8(relu2_8(ld_f32x8(x + i)), ld_f32x8(y + i)))
+
+
+@inner
+def clamped_times(x, y, k, limit):
+    """k floats at x: their clamped curve times those at y."""
+    one, most, least = sp_f32x8(f32(1.0)), sp_f32x8(limit), sp_f32x8(-limit)
+    for i in range(0, k * 4, 32):
+        g, u = smaller(most, ld_f32x8(x + i)), greater(least, smaller(most, ld_f32x8(y + i)))
+        bent = div_f32x8(g, add_f32x8(one, exp8(mul_f32x8(sp_f32x8(f32(-SLOPE)), g))))
+        st_f32x8(x + i, mul_f32x8(bent, add_f32x8(u, one)))

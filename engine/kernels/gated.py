@@ -4,6 +4,8 @@
                     8 blocks   9 bytes between threads' act copies   10 hidden rows of this op
                     11 out f32 [rows][n_ff], at its first one   12 scratch   13 bytes between threads
                     14 n_ff   15 counter
+    scale_rows record   1 x f32 [rows][n]   2 n   3 w f32 [k]   4 act f32 [rows][k]   5 bytes between threads' copies
+                        6 k   15 counter
 
 A chunk is at most 64 hidden rows of both matrices for all tokens: the products never leave L2 and need no barrier of
 their own (swiglu, geglu: Shazeer 2020, arXiv:2002.05202).
@@ -14,8 +16,12 @@ from engine.kernels.chunks import take
 from engine.kernels.curves import GELU, RELU2, SILU, bend_times
 from engine.kernels.jit import inner, op
 from engine.kernels.matmul import multiply
-from engine.kernels.simd import ld_i64
+from engine.kernels.simd import (
+    add_f32x8, div_f32x8, f32, fma_f32x8, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32x8, sum_f32x8, z_f32x8,
+)  # fmt: skip
 from engine.kernels.step import N_ROWS, REPLICATE
+from engine.kernels.sync import atomic_add
+from engine.kernels.vmath import exp8
 
 HIDDEN = 64  # most rows of gate and up in a chunk
 FEWEST = 16  # with many tokens, where 64 take 0.2 ms and more and the others would wait for the last ones
@@ -61,3 +67,29 @@ def geglu(o, tid, nth, st):
 def reglu2(o, tid, nth, st):
     """The gate's squared relu (BitNet b1.58 2B4T: Ma et al. 2025, arXiv:2504.12285)."""
     _gated(o, tid, nth, st, RELU2)
+
+
+@inner
+def _dot(x, w, k):
+    """k products, a multiple of 8, in eight chains."""
+    total = z_f32x8()
+    for i in range(0, k * 4, 32):
+        total = fma_f32x8(ld_f32x8(x + i), ld_f32x8(w + i), total)
+    return sum_f32x8(total)
+
+
+@op
+def scale_rows(o, tid, nth, st):
+    """Each row of x times sigmoid(w . its act): the gate of an expert that all rows go through."""
+    x, n, w, act, k = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32), ld_i64(o + 48)
+    T = ld_i64(st + N_ROWS)
+    if T <= REPLICATE:
+        act += tid * ld_i64(o + 40)
+    while True:
+        t = atomic_add(ld_i64(o + 120), 1)
+        if t >= T:
+            return
+        one, row = sp_f32x8(f32(1.0)), x + t * n * 4
+        share = div_f32x8(one, add_f32x8(one, exp8(sp_f32x8(-_dot(act + t * k * 4, w, k)))))
+        for i in range(0, n * 4, 32):
+            st_f32x8(row + i, mul_f32x8(ld_f32x8(row + i), share))

@@ -39,13 +39,19 @@ def llama3_factors(
     return 1.0 / ((1.0 - smooth) / factor + smooth)
 
 
-def _yarn_share(rope_dim: int, base: float, n_ctx_orig: int, beta_fast: float, beta_slow: float) -> NDArray[np.float64]:
-    """How much of each pair's angle stays unscaled: 1 for pairs that turn often in the old context, 0 for slow ones."""
+def _yarn_share(
+    rope_dim: int, base: float, n_ctx_orig: int, beta_fast: float, beta_slow: float, is_rounded: bool
+) -> NDArray[np.float64]:
+    """How much of each pair's angle stays unscaled: 1 for pairs that turn often in the old context, 0 for slow ones; a
+    ramp between, from whole pair to whole pair if it `is_rounded`."""
 
     def pair(n_turns: float) -> float:
         return rope_dim * math.log(n_ctx_orig / (n_turns * 2 * math.pi)) / (2 * math.log(base))
 
-    low, high = max(0, math.floor(pair(beta_fast))), min(rope_dim - 1, math.ceil(pair(beta_slow)))
+    low, high = pair(beta_fast), pair(beta_slow)
+    if is_rounded:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(0, low), min(rope_dim - 1, high)
     return 1.0 - np.clip((np.arange(rope_dim // 2) - low) / max(0.001, high - low), 0.0, 1.0)
 
 
@@ -66,7 +72,9 @@ def rope_table(
     if kind == "linear":
         freq = freq / scaling.factor
     elif kind == "yarn":
-        keep = _yarn_share(rope_dim, base, scaling.n_ctx_orig, scaling.beta_fast, scaling.beta_slow)
+        keep = _yarn_share(
+            rope_dim, base, scaling.n_ctx_orig, scaling.beta_fast, scaling.beta_slow, scaling.is_rounded
+        )  # fmt: skip
         keep = keep * scaling.ext_factor
         freq = freq / scaling.factor * (1.0 - keep) + freq * keep
         length = scaling.attn_factor * (1.0 + 0.1 * math.log(scaling.factor) if scaling.ext_factor else 1.0)
@@ -138,9 +146,9 @@ def rope_q(o, tid, nth, st):
 
     words: 1 qkv f32 [rows][ld]; 2 ld (floats); 3 n_heads; 4 head_dim (multiple of 8); 5 rope_dim (even, <= head_dim);
     6 table; 7 neox (0 norm, 1 neox); 8 scale as float32 bits (1 / sqrt(head_dim)); 9 weight of the norm f32 [head_dim]
-    or 0; 10 its eps as float32; 15 counter.
+    or 0; 10 its eps as float32; 11 where in a head the floats that turn begin; 15 counter.
     """
-    weight, eps = ld_i64(o + 72), ld_f32(o + 80)
+    weight, eps, begin = ld_i64(o + 72), ld_f32(o + 80), ld_i64(o + 88) * 4
     qkv, ld, n_heads, head_dim = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32)
     rope_dim, table, neox, scale = ld_i64(o + 40), ld_i64(o + 48), ld_i64(o + 56), sp_f32x8(f32_bits(ld_i64(o + 64)))
     positions, counter = ld_i64(st + POSITIONS), ld_i64(o + 120)
@@ -156,6 +164,6 @@ def rope_q(o, tid, nth, st):
             q = qkv + (row * ld + h * head_dim) * 4
             if weight != 0:
                 normalise(q, weight, head_dim, eps, q)
-            rope(q, t, rope_dim, neox)
+            rope(q + begin, t, rope_dim, neox)
             for i in range(0, head_dim * 4, 32):
                 st_f32x8(q + i, mul_f32x8(ld_f32x8(q + i), scale))

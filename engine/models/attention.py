@@ -31,14 +31,15 @@ class Attention:
     q_norm: "Vector | None" = None
     k_norm: "Vector | None" = None
     sub_norm: "Vector | None" = None
+    sinks: "Vector | None" = None
 
     @classmethod
     def claim(
         cls, at: Scope, s: DecoderShape, *, biased: str = "", norms: tuple[int, int] | None = None,
-        is_fused: bool = False, has_sub_norm: bool = False,
+        is_fused: bool = False, has_sub_norm: bool = False, has_sinks: bool = False,
     ) -> "Attention":  # fmt: skip
         """`biased`: which of q, k, v and o have a bias; `norms`: the widths of attn_q_norm and attn_k_norm; `is_fused`:
-        q, k and v are one tensor, attn_qkv."""
+        q, k and v are one tensor, attn_qkv; `has_sinks`: a logit of each head joins its softmax's sum."""
         n_q, n_k, n_v = s.n_heads * s.head_dim, s.n_kv_heads * s.head_dim, s.n_kv_heads * s.v_dim
         n_attended = s.n_heads * s.v_dim
         names = {"attn_qkv": n_q + n_k + n_v} if is_fused else {"attn_q": n_q, "attn_k": n_k, "attn_v": n_v}
@@ -51,6 +52,7 @@ class Attention:
             q_norm=at.vector("attn_q_norm", norms[0]) if norms else None,
             k_norm=at.vector("attn_k_norm", norms[1]) if norms else None,
             sub_norm=at.vector("attn_sub_norm", n_attended) if has_sub_norm else None,
+            sinks=at.vector("attn_sinks", s.n_heads) if has_sinks else None,
         )
 
     def record(
@@ -76,7 +78,7 @@ class Attention:
         attended = parts.act("attended", self.o.k, self.o)
         parts.attention(
             i, table, attended, neox=neox, scale=scale, window=window, soft_cap=soft_cap, head_norms=head_norms,
-            sub_norm=self.sub_norm,
+            sub_norm=self.sub_norm, sinks=self.sinks,
         )  # fmt: skip
         parts.add_product(self.o, attended, bias=self.o_bias, post_norm=post_norm, scale=residual_scale)
         parts.program.barrier()

@@ -33,6 +33,8 @@ class Decoder:
         self.shape = shape
         self.embedding = store.table("token_embd.weight", shape.n_embd, shape.n_vocab)
         self.layers = [self.layer(Scope(store, i), shape) for i in range(shape.n_layers)]
+        for i in range(shape.n_layers, shape.n_layers + shape.n_skipped):
+            Scope(store, i).skip()
         self.output_norm = store.vector("output_norm.weight", shape.n_embd)
         self.output = (
             store.tied(self.embedding) if shape.tied else store.matrix("output.weight", shape.n_embd, shape.n_vocab)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.models.claims import Scope
-from engine.models.shape import DecoderShape, Routing
+from engine.models.routing import Routing
+from engine.models.shape import DecoderShape
 
 if TYPE_CHECKING:
     from engine.models.parts import Act, Parts
@@ -49,10 +50,11 @@ class Gated:
 
     def record(
         self, parts: "Parts", n: "Act", *, curve: str = "silu", post_norm: "Vector | None" = None,
-        residual_scale: float = 1.0,
+        residual_scale: float = 1.0, share: "Vector | None" = None,
     ) -> None:  # fmt: skip
-        """`curve`: silu, gelu or relu2; `post_norm`, `residual_scale`: what joins x is normalised, is multiplied."""
-        act = parts.gated(self.gate, self.up, n, self.down, curve=curve, norm=self.sub_norm)
+        """`curve`: silu, gelu or relu2; `post_norm`, `residual_scale`: what joins x is normalised, is multiplied;
+        `share`: it is multiplied by sigmoid(share . n)."""
+        act = parts.gated(self.gate, self.up, n, self.down, curve=curve, norm=self.sub_norm, share=share)
         parts.add_product(self.down, act, post_norm=post_norm, scale=residual_scale)
 
 
@@ -87,23 +89,38 @@ class Plain:
 
 @dataclass(frozen=True, eq=False)
 class ExpertLayer:
-    """One layer's router (n_embd -> experts) and experts."""
+    """One layer's router (n_embd -> experts) and experts. `favour` is added to scores for the choice alone; `biases`
+    (experts x rows each) are those of gate, up and down; with a `limit` they join as in gpt-oss (kernels/gated.py)."""
 
     router: "Matrix"
     gate: "ExpertMatrix"
     up: "ExpertMatrix"
     down: "ExpertMatrix"
     routing: Routing
+    router_bias: "Vector | None" = None
+    favour: "Vector | None" = None
+    biases: "tuple[Vector, Vector, Vector] | None" = None
+    limit: float = 0.0
 
     @classmethod
-    def claim(cls, at: Scope, s: DecoderShape) -> "ExpertLayer":
+    def claim(
+        cls, at: Scope, s: DecoderShape, *, is_biased: bool = False, has_favour: bool = False, limit: float = 0.0
+    ) -> "ExpertLayer":
+        """`is_biased`: router, gate, up and down have biases."""
+        n, n_ff, n_embd = s.n_experts, s.n_ff_exp, s.n_embd
         return cls(
             router=at.matrix("ffn_gate_inp", s.n_embd, s.n_experts),
             gate=at.experts("ffn_gate_exps", s.n_embd, s.n_ff_exp, s.n_experts),
             up=at.experts("ffn_up_exps", s.n_embd, s.n_ff_exp, s.n_experts),
             down=at.experts("ffn_down_exps", s.n_ff_exp, s.n_embd, s.n_experts),
             routing=s.routing,
-        )
+            router_bias=at.bias("ffn_gate_inp", n) if is_biased else None,
+            favour=at.bias("exp_probs_b", n) if has_favour else None,
+            biases=(
+                at.bias("ffn_gate_exps", n_ff, n), at.bias("ffn_up_exps", n_ff, n), at.bias("ffn_down_exps", n_embd, n)
+            ) if is_biased else None,
+            limit=limit,
+        )  # fmt: skip
 
     @property
     def inputs(self) -> "tuple[Matrix, ...]":
@@ -125,8 +142,21 @@ class ExpertLayer:
         parts.mixture.record(self, n)
 
 
-def feed_forward(at: Scope, s: DecoderShape) -> Gated | ExpertLayer:
+def feed_forward(at: Scope, s: DecoderShape, *, has_favour: bool = False) -> Gated | ExpertLayer:
     """What a layer has of the two: experts where the model has any, but for its first n_dense layers."""
     if s.n_experts and at.i >= s.n_dense:
-        return ExpertLayer.claim(at, s)
+        return ExpertLayer.claim(at, s, has_favour=has_favour)
     return Gated.claim(at, s.n_embd, s.n_ff)
+
+
+def shared_expert(at: Scope, s: DecoderShape) -> Gated | None:
+    """What all rows of a layer go through beside its experts, if the model has that and the layer has experts."""
+    return Gated.claim(at, s.n_embd, s.n_ff_shared, "_shexp") if s.n_ff_shared and at.i >= s.n_dense else None
+
+
+def feed(parts: "Parts", norm: "Vector", *halves: Gated | ExpertLayer | None) -> None:
+    """x += each half of the same normed x."""
+    found = [half for half in halves if half is not None]
+    n = parts.norm(norm, *(matrix for half in found for matrix in half.inputs))
+    for half in found:
+        half.record(parts, n)

@@ -48,8 +48,8 @@ class Listing:
             what = f"rows of {k}" if k % 8 else f"{n} rows an expert"
             raise UnsupportedModel(f"the tensor {name} has {what}; a multiple of 8 is expected")
 
-    def vector(self, name: str, k: int) -> Any:
-        info = self._claim(name, (k,))
+    def vector(self, name: str, k: int, count: int = 1) -> Any:
+        info = self._claim(name, (k, count) if count > 1 else (k,))
         if info.type.name != "F32":
             raise UnsupportedModel(f"the tensor {name} is {info.type.name}; F32 is expected for a vector")
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from engine.kernels import experts, route
 from engine.kernels.act import act_bytes
+from engine.kernels.curves import CLAMPED, SILU
 from engine.kernels.fetch import fetch
 from engine.kernels.places import DOWN, GATE, UP, Places
 from engine.kernels.program import Buffer, Work
@@ -32,7 +33,9 @@ class Mixture:
         self.n_experts, self.n_ff = layers[0].gate.count, layers[0].gate.n
         n_slots, rows, n_embd = parts.max_rows * n_used, parts.max_rows, parts.shape.n_embd
         assert 0 < n_used <= self.n_experts == places.n_experts, (n_used, self.n_experts, places.n_experts)
-        self.ld_scores = -(-self.n_experts // 8) * 8
+        self.is_plain = all(w.routing.is_plain and w.favour is None for w in layers)
+        groups = max(w.routing.n_groups for w in layers)
+        self.ld_scores = -(-(self.n_experts if self.is_plain else 2 * self.n_experts + groups) // 8) * 8
         self.scores = parts.keep(Buffer(rows * self.ld_scores * 4))
         self.chosen = parts.keep(Buffer(n_slots * route.SLOT))
         self.needed = parts.keep(Buffer(route.needed_bytes(self.n_experts)))
@@ -49,18 +52,15 @@ class Mixture:
         self.scratch = parts.keep(Buffer(self.scratch_bytes * parts.threads))
 
     def record(self, w: ExpertLayer, act: Act) -> None:
-        """x += sum of weight * down(silu(gate act) * (up act)) over a row's experts; `act` holds the normed x."""
+        """x += sum of weight * (down(silu(gate act) * (up act))) over a row's experts; `act` holds the normed x."""
         layer = self.layers.index(w)
         parts, program, n_embd = self.parts, self.parts.program, self.parts.shape.n_embd
         for m, k, n in ((w.gate, n_embd, self.n_ff), (w.up, n_embd, self.n_ff), (w.down, self.n_ff, n_embd)):
             assert (m.whole.k, m.n, m.count) == (k, n, self.n_experts) and m.n % 8 == 0, (m.whole.name, k, n)
         assert parts.x.n_bytes >= parts.max_rows * n_embd * 4 and act.k == n_embd, (act.k, n_embd)
-        parts.matmul(w.router, act, self.scores, self.ld_scores)
+        parts.matmul(w.router, act, self.scores, self.ld_scores, bias=w.router_bias)
         program.barrier()
-        program.add(
-            route.choose, self.scores.address, self.ld_scores, self.n_experts, self.n_used, self.chosen.address,
-            int(w.routing.is_share), counter=True,
-        )  # fmt: skip
+        self._choose(w)
         program.tile_barrier()
         program.add(
             route.group, self.chosen.address, self.n_experts, self.n_used, self.needed.address, self.slots.address,
@@ -81,6 +81,19 @@ class Mixture:
                 self._fetch(self.cache, layer, wave)
                 program.barrier()
                 self._halves(layer, w, act)
+
+    def _choose(self, w: ExpertLayer) -> None:
+        r, add = w.routing, self.parts.program.add
+        words = self.scores.address, self.ld_scores, self.n_experts, self.n_used, self.chosen.address, int(r.is_share)
+        if self.is_plain:
+            add(route.choose, *words, counter=True)
+            return
+        assert w.favour is None or (w.favour.k == self.n_experts and r.is_sigmoid), w.favour
+        assert r.n_groups == 1 or self.n_experts // r.n_groups >= r.group_best, r
+        add(
+            route.elect, *words, route.SIGMOID if r.is_sigmoid else route.SOFTMAX, w.favour.address if w.favour else 0,
+            r.n_groups, r.groups_used, r.group_best, float(r.factor), counter=True,
+        )  # fmt: skip
 
     def _fill(self, layer: int, w: ExpertLayer) -> None:
         for part, m in ((GATE, w.gate), (UP, w.up), (DOWN, w.down)):
@@ -108,10 +121,13 @@ class Mixture:
     def _first_half(self, layer: int, w: ExpertLayer, act: Act) -> None:
         gate, up = w.gate.whole, w.up.whole
         marked = [act.of(m) | (m.act == "q32") for m in (gate, up)]
+        biases = (w.biases[0].address, w.biases[1].address) if w.biases else (0, 0)
+        assert w.biases is None or all(b.k == m.count * m.n for b, m in zip(w.biases, w.parts, strict=True)), w.biases
+        block = self.parts.keep(experts.layer_block(gate.k, *biases, CLAMPED if w.limit else SILU, w.limit))
         self.parts.program.add(
             experts.gate_up, self.wave.address, self.slots.address, self.places.layer(layer),
-            gate.body, marked[0], gate.blocks, up.body, marked[1], up.blocks, gate.k, self.n_ff, self.hidden.address,
-            self.scratch.address, self.scratch_bytes, counter=True,
+            gate.body, marked[0], gate.blocks, up.body, marked[1], up.blocks, block.address, self.n_ff,
+            self.hidden.address, self.scratch.address, self.scratch_bytes, counter=True,
             work=self._work(w.gate, w.up),
         )  # fmt: skip
 
@@ -120,7 +136,8 @@ class Mixture:
         self.parts.program.add(
             experts.down, self.wave.address, self.slots.address, self.places.layer(layer), down.body,
             self.act.of(down), down.blocks, w.down.n, self.parts.x.address, CHUNK // down.panel_bytes,
-            self.scratch.address, self.scratch_bytes, counter=True, work=self._work(w.down),
+            self.scratch.address, self.scratch_bytes, w.biases[2].address if w.biases else 0, counter=True,
+            work=self._work(w.down),
         )  # fmt: skip
 
     def _work(self, *matrices: ExpertMatrix) -> Work:

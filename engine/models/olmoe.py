@@ -16,7 +16,8 @@ from engine.models.claims import Scope
 from engine.models.decoder import Decoder
 from engine.models.ffn import ExpertLayer
 from engine.models.keys import MAX_WIDTH, Keys
-from engine.models.shape import DecoderShape, Routing, mixture
+from engine.models.routing import Routing
+from engine.models.shape import DecoderShape, mixture
 
 if TYPE_CHECKING:
     from engine.models.parts import Parts

@@ -15,7 +15,7 @@ from engine.cache.kv import KvCache
 from engine.kernels import attention, curves, rope, sample
 from engine.kernels.act import FORMATS, act_bytes, activate
 from engine.kernels.embed import embed, embed_read
-from engine.kernels.gated import HIDDEN, geglu, reglu2, swiglu
+from engine.kernels.gated import HIDDEN, geglu, reglu2, scale_rows, swiglu
 from engine.kernels.hidden import hidden as bent
 from engine.kernels.kv import store_k, store_v
 from engine.kernels.logits import softened
@@ -71,16 +71,16 @@ class Parts:
         self._shared: dict[tuple[str, int, str], Buffer] = {}
         self._tables: dict[tuple[object, ...], Buffer] = {}
         self.x = Buffer(max_rows * shape.n_embd * 4)
-        self.ld_qkv = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim
+        self.ld_qkv = shape.n_heads * shape.head_dim + shape.n_kv_heads * (shape.head_dim + shape.v_dim)
         self.qkv = Buffer(max_rows * self.ld_qkv * 4)
         self.ld_logits = -(-shape.n_vocab // 8) * 8
         self.logits = Buffer(max_out * self.ld_logits * 4)
         self.max_tiles = kv.n_ctx // PAGE
-        self.partials = Buffer(attention.parts_bytes(max_rows, self.max_tiles, shape.n_heads, shape.head_dim))
+        self.partials = Buffer(attention.parts_bytes(max_rows, self.max_tiles, shape.n_heads, shape.v_dim))
         self.scratch_bytes = self._scratch(matrices)
         self.scratch = Buffer(self.scratch_bytes * threads)
         self._attention_scratch = Buffer(
-            attention.scratch_bytes(shape.n_heads, shape.n_kv_heads, shape.head_dim) * threads
+            attention.scratch_bytes(shape.n_heads, shape.n_kv_heads, shape.head_dim, shape.v_dim) * threads
         )
 
     def _scratch(self, matrices: list[Matrix]) -> int:
@@ -88,18 +88,20 @@ class Parts:
         s = self.shape
         product = max(product_bytes(m.panel_bytes) for m in matrices)
         hidden = 2 * self.max_rows * HIDDEN * 4 + product
-        rows = 4 * max(s.n_embd, s.n_heads * s.head_dim, s.n_ff, s.n_ff_shared)
+        results = s.latent.n_heads * s.latent.v_dim if s.latent else 0
+        rows = 4 * max(s.n_embd, s.n_heads * max(s.head_dim, s.v_dim), s.n_ff, s.n_ff_shared, results)
         return -(-max(hidden, rows) // 64) * 64
 
-    def act(self, role: str, k: int, *readers: Matrix) -> Act:
+    def act(self, role: str, k: int, *readers: Matrix | Vector) -> Act:
         """Room for activations of width k in every format that the readers multiply with. Acts of one role and width
         share their room: each is read to its end before the next one is written."""
         formats = {m.act for m in readers}
         copies = -(-max(act_bytes(f, k, REPLICATE) for f in FORMATS) // 64) * 64
-        found = {f: self._room(role, k, f, max(act_bytes(f, k, self.max_rows), copies * self.threads)) for f in formats}
+        found = {f: self.room(role, k, f, max(act_bytes(f, k, self.max_rows), copies * self.threads)) for f in formats}
         return Act(k, copies, found.get("f32"), found.get("q32"))
 
-    def _room(self, role: str, k: int, what: str, n_bytes: int) -> Buffer:
+    def room(self, role: str, k: int, what: str, n_bytes: int) -> Buffer:
+        """A buffer that all who ask for the same share, one after the other."""
         if (role, k, what) not in self._shared:
             self._shared[role, k, what] = Buffer(n_bytes)
         return self._shared[role, k, what]
@@ -142,7 +144,9 @@ class Parts:
             self.program.add(embed, table.address, *row, float(scale), work=work)
         self.program.barrier()
 
-    def norm(self, weight: Vector, *readers: Matrix, bias: Vector | None = None, rows: int = N_ROWS) -> Act:
+    def norm(
+        self, weight: Vector, *readers: Matrix | Vector, bias: Vector | None = None, rows: int = N_ROWS
+    ) -> Act:
         """RMS norm of x (of the rows whose logits are wanted, with N_OUT) for `readers`; with a bias a layer norm."""
         k, out = self.shape.n_embd, self.act("normed", self.shape.n_embd, *readers)
         assert weight.k == k and k % 8 == 0 and (bias is None or bias.k == k), (weight.name, weight.k, k)
@@ -172,7 +176,7 @@ class Parts:
             self.matmul(m, act, self.x, k, add=True, bias=bias)
             return
         assert post_norm is None or post_norm.k == k, (m.name, k)
-        y = self._room("joining", k, "floats", self.max_rows * k * 4)
+        y = self.room("joining", k, "floats", self.max_rows * k * 4)
         self.matmul(m, act, y, k, bias=bias)
         self.program.barrier()
         self.program.add(
@@ -182,11 +186,21 @@ class Parts:
 
     def plain(self, *readers: Matrix) -> Act:
         """x as it is, for `readers`."""
-        k, out = self.shape.n_embd, self.act("normed", self.shape.n_embd, *readers)
-        self.program.add(
-            activate, self.x.address, k, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes,
-            counter=True,
-        )  # fmt: skip
+        return self.activated("normed", self.x, self.shape.n_embd, *readers)
+
+    def activated(
+        self, role: str, x: Buffer, k: int, *readers: Matrix, norm: Vector | None = None, curve: int = curves.PLAIN
+    ) -> Act:
+        """The rows of k floats at x for `readers`, bent and normalised where that is asked for."""
+        out = self.act(role, k, *readers)
+        row = (x.address, k, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes)
+        assert self.max_rows * k * 4 <= x.n_bytes and k * 4 <= self.scratch_bytes, (role, k)
+        assert norm is None or norm.k == k, (k, norm)
+        if norm or curve:
+            address = norm.address if norm else 0
+            self.program.add(bent, *row, address, float(self.shape.eps), curve, counter=True)
+        else:
+            self.program.add(activate, *row, counter=True)
         self.program.tile_barrier()
         return out
 
@@ -198,7 +212,7 @@ class Parts:
         assert column + m.n_panels * 8 <= ldy and most * ldy * 4 <= y.n_bytes, (m.name, column, m.n, ldy, y.n_bytes)
         for span in m.spans:
             n_bytes, at = span.n_panels * m.panel_bytes, y.address + (column + span.first * 8) * 4
-            with self._reached(span, m) as address:
+            with self.reached(span, m) as address:
                 self.program.add(
                     matmul, address, span.body, act.of(m), act.copies, m.blocks, at, ldy * 4, span.n_panels,
                     int(add), self.scratch.address, self.scratch_bytes, rows, CHUNK // m.panel_bytes,
@@ -207,7 +221,7 @@ class Parts:
                 )  # fmt: skip
 
     @contextmanager
-    def _reached(self, span: Span, m: Matrix) -> Iterator[int]:
+    def reached(self, span: Span, m: Matrix) -> Iterator[int]:
         """The address of the span's panels while the op that is recorded inside runs."""
         if span.visit is None:
             yield span.address
@@ -218,15 +232,17 @@ class Parts:
         self.program.add(release, visit.ring, visit.request, visit.follower, work=Work(m.name))
 
     def gated(
-        self, gate: Matrix, up: Matrix, act: Act, *readers: Matrix, curve: str = "silu", norm: Vector | None = None
-    ) -> Act:
-        """curve(gate act) * (up act) for `readers`, after an RMS norm where one is given."""
-        hidden = self._room("hidden", gate.n, "floats", self.max_rows * gate.n * 4)
+        self, gate: Matrix, up: Matrix, act: Act, *readers: Matrix, curve: str = "silu", norm: Vector | None = None,
+        share: Vector | None = None,
+    ) -> Act:  # fmt: skip
+        """curve(gate act) * (up act) for `readers`, after an RMS norm where one is given, times sigmoid(share . act)
+        where there is a `share`."""
+        hidden = self.room("hidden", gate.n, "floats", self.max_rows * gate.n * 4)
         assert gate.n == up.n and gate.n % 8 == 0 and not gate.tail and not up.tail, (gate.name, gate.n, up.n)
         for g, u in zip(gate.spans, up.spans, strict=True):
             assert (g.first, g.n_panels) == (u.first, u.n_panels), (gate.name, g, u)
             n_bytes = g.n_panels * (gate.panel_bytes + up.panel_bytes)
-            with self._reached(g, gate) as gate_at, self._reached(u, up) as up_at:
+            with self.reached(g, gate) as gate_at, self.reached(u, up) as up_at:
                 self.program.add(
                     GATED[curve], gate_at, g.body, act.of(gate), gate.blocks, up_at, u.body, act.of(up), up.blocks,
                     act.copies, g.n_panels * 8, hidden.address + g.first * 32, self.scratch.address,
@@ -236,29 +252,21 @@ class Parts:
                     ),
                 )  # fmt: skip
         self.program.barrier()
-        return self._activated(hidden, gate.n, *readers, norm=norm)
+        if share:
+            assert act.plain is not None and share.k == act.k and gate.n % 8 == act.k % 8 == 0, (share.name, act.k)
+            self.program.add(
+                scale_rows, hidden.address, gate.n, share.address, act.plain.address, act.copies, act.k, counter=True,
+                work=Work(share.name, n_bytes=share.k * 4),
+            )  # fmt: skip
+            self.program.barrier()
+        return self.activated("gated", hidden, gate.n, *readers, norm=norm)
 
     def curved(self, up: Matrix, act: Act, *readers: Matrix, curve: str, bias: Vector | None = None) -> Act:
         """curve(up act (+ bias)) for `readers`."""
-        hidden = self._room("hidden", up.n, "floats", self.max_rows * up.n * 4)
+        hidden = self.room("hidden", up.n, "floats", self.max_rows * up.n * 4)
         self.matmul(up, act, hidden, up.n, bias=bias)
         self.program.barrier()
-        return self._activated(hidden, up.n, *readers, curve=CURVES[curve])
-
-    def _activated(
-        self, x: Buffer, k: int, *readers: Matrix, norm: Vector | None = None, curve: int = curves.PLAIN
-    ) -> Act:
-        """Hidden rows for `readers`, bent and normalised where that is asked for."""
-        out = self.act("gated", k, *readers)
-        row = (x.address, k, *out.addresses, out.copies, self.scratch.address, self.scratch_bytes)
-        assert k * 4 <= self.scratch_bytes and (norm is None or norm.k == k), (k, norm)
-        if norm or curve:
-            address = norm.address if norm else 0
-            self.program.add(bent, *row, address, float(self.shape.eps), curve, counter=True)
-        else:
-            self.program.add(activate, *row, counter=True)
-        self.program.tile_barrier()
-        return out
+        return self.activated("gated", hidden, up.n, *readers, curve=CURVES[curve])
 
     def attention(self, layer: int, table: Buffer | None, out: Act, *, neox: bool = False, scale: float | None = None,
                   window: int = 0, soft_cap: float = 0.0, sinks: Vector | None = None,
@@ -273,30 +281,52 @@ class Parts:
         s, kv, add = self.shape, self.kv, self.program.add
         q, ld, (pages, at) = self.qkv.address, self.ld_qkv, kv.place(layer)
         keys, values = q + s.n_heads * s.head_dim * 4, q + (s.n_heads + s.n_kv_heads) * s.head_dim * 4
-        assert out.k == s.n_heads * s.head_dim, (out.k, s.n_heads, s.head_dim)
         assert table is None or table.n_bytes >= kv.n_ctx * s.rope_dim * 4, (table.n_bytes, kv.n_ctx, s.rope_dim)
-        assert sinks is None or sinks.k == s.n_heads, layer
-        assert kv.sees(layer) == 0 or 0 < window <= kv.sees(layer), (layer, window)
-        assert sub_norm is None or sub_norm.k == out.k <= self.scratch_bytes // 4, (layer, out.k)
-        block = self.keep(attention.layer_block(
-            ld, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes, window, soft_cap,
-            sinks.address if sinks else 0, pages,
-        ))  # fmt: skip
         assert head_norms is None or head_norms[0].k == head_norms[1].k == s.head_dim, head_norms
         q_norm, k_norm = ((w.address, float(s.eps)) for w in head_norms) if head_norms else ((0, 0.0), (0, 0.0))
         k, v = attention.kv_module(kv.type_k), attention.kv_module(kv.type_v)
         turn, heads = (s.rope_dim, table.address, int(neox)) if table else (0, 0, 0), (ld, s.n_kv_heads, s.head_dim)
         add(rope.rope_q, q, ld, s.n_heads, s.head_dim, *turn, float(scale or s.head_dim**-0.5), *q_norm, counter=True)
         add(store_k, keys, *heads, *turn, at, kv.head_bytes, k.put_k, *k_norm, pages, counter=True)
-        add(store_v, values, *heads, at + kv.k_bytes, kv.head_bytes, v.put_v, pages, counter=True)
-        self.program.barrier()
         add(
-            attention.attend, q, block.address, k.prepare, k.scores, v.mix, self.partials.address, self.max_tiles,
-            self._attention_scratch.address, counter=True,
-            work=Work(past_bytes=s.n_kv_heads * kv.head_bytes // PAGE, past_macs=2 * s.n_heads * s.head_dim),
+            store_v, values, ld, s.n_kv_heads, s.v_dim, at + kv.k_bytes, kv.head_bytes, v.put_v, pages, counter=True
         )  # fmt: skip
         self.program.barrier()
-        add(
+        block = self.layer_block(layer, window, soft_cap, sinks)
+        self.attend(block)
+        self.merge(block, out, sub_norm)
+
+    def layer_block(
+        self, layer: int, window: int = 0, soft_cap: float = 0.0, sinks: Vector | None = None
+    ) -> Buffer:
+        """The constants of a layer's attention (kernels/attention.py)."""
+        s, kv, (pages, at) = self.shape, self.kv, self.kv.place(layer)
+        assert sinks is None or sinks.k == s.n_heads, layer
+        assert kv.sees(layer) == 0 or 0 < window <= kv.sees(layer), (layer, window)
+        return self.keep(attention.layer_block(
+            self.ld_qkv, s.n_heads, s.n_kv_heads, s.head_dim, at, kv.head_bytes, kv.k_bytes, window, soft_cap,
+            sinks.address if sinks else 0, pages, s.v_dim,
+        ))  # fmt: skip
+
+    def attend(self, block: Buffer) -> None:
+        """Partials of the rotated and scaled queries in qkv over the cached pages of a layer."""
+        s, kv = self.shape, self.kv
+        k, v = attention.kv_module(kv.type_k), attention.kv_module(kv.type_v)
+        self.program.add(
+            attention.attend, self.qkv.address, block.address, k.prepare, k.scores, v.mix, self.partials.address,
+            self.max_tiles, self._attention_scratch.address, counter=True,
+            work=Work(
+                past_bytes=s.n_kv_heads * kv.head_bytes // PAGE, past_macs=s.n_heads * (s.head_dim + s.v_dim),
+            ),
+        )  # fmt: skip
+        self.program.barrier()
+
+    def merge(self, block: Buffer, out: Act, sub_norm: Vector | None = None) -> None:
+        """The partials of `attend` become activations, after an RMS norm of the whole row where there is one."""
+        s = self.shape
+        assert out.k == s.n_heads * s.v_dim and out.k * 4 <= self.scratch_bytes, (out.k, s.n_heads, s.v_dim)
+        assert sub_norm is None or sub_norm.k == out.k, (sub_norm, out.k)
+        self.program.add(
             merged, self.partials.address, self.max_tiles, block.address, out.k, *out.addresses, out.copies,
             self.scratch.address, self.scratch_bytes, sub_norm.address if sub_norm else 0, float(s.eps), counter=True,
         )  # fmt: skip

@@ -24,6 +24,7 @@ ARCHITECTURES = {
     "llama": "engine.models.llama",
     "olmoe": "engine.models.olmoe",
     "phi3": "engine.models.phi3",
+    "qwen2moe": "engine.models.qwen2moe",
     "qwen3": "engine.models.qwen3",
     "qwen3moe": "engine.models.qwen3",
     "smollm3": "engine.models.smollm3",

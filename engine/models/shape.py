@@ -12,8 +12,10 @@ from engine.errors import BadModelFile, UnsupportedModel
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 from engine.models.keys import MAX_CTX, MAX_EXPERTS, MAX_HEADS, MAX_WIDTH, Keys
+from engine.models.latent import LatentSizes
 from engine.models.listing import Listing
 from engine.models.registry import architecture, family
+from engine.models.routing import USUAL, Routing, read_routing
 
 ROPE_FREQS = "rope_freqs.weight"
 # Facts about a file that no forward pass uses.
@@ -26,6 +28,7 @@ class RopeScaling:
     longrope (divisors in rope_factors_long.weight and rope_factors_short.weight, for contexts over n_ctx_orig or not).
 
     `factor` 4 makes position 400 turn like 100; `n_ctx_orig` is the length trained before stretching (yarn, longrope).
+    Yarn's ramp begins and ends at whole pairs if it `is_rounded`.
     """
 
     type: str = "none"
@@ -35,14 +38,7 @@ class RopeScaling:
     attn_factor: float = 1.0
     beta_fast: float = 32.0
     beta_slow: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """How experts are chosen and weighed: by the softmax of their scores, the weights of a row's experts divided by
-    their sum (`is_share`) or not."""
-
-    is_share: bool = True
+    is_rounded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +48,10 @@ class DecoderShape:
     A row uses `n_used` of `n_experts` experts of n_ff_exp hidden rows in each layer but the first `n_dense`; all four
     are 0 without experts, n_ff is 0 without a layer that has no experts. n_ff_shared: hidden rows of what all rows go
     through beside their experts. `head_dim` is the width of a query or key, `v_dim` that of a value. `windows`: for
-    each layer how many positions a row sees, 0 for all of them; empty where all layers see all. For the plan's buffers:
-    `joins_apart`: what a block gives lies apart before it joins x (a norm behind, a scale); how many rope tables.
+    each layer how many positions a row sees, 0 for all of them; empty where all layers see all. `latent`: all heads
+    share compressed rows, and head_dim, v_dim and n_kv_heads say what is cached. `n_skipped`: layers behind the last
+    one that the file has and nobody computes. For the plan's buffers: `joins_apart`: what a block gives lies apart
+    before it joins x (a norm behind, a scale); how many rope tables.
     """
 
     architecture: str
@@ -76,10 +74,12 @@ class DecoderShape:
     n_ff_exp: int = 0
     n_ff_shared: int = 0
     n_dense: int = 0
-    routing: Routing = Routing()
+    routing: Routing = USUAL
     windows: tuple[int, ...] = ()
     joins_apart: bool = False
     n_rotations: int = 1
+    latent: LatentSizes | None = None
+    n_skipped: int = 0
 
     @classmethod
     def of(cls, keys: Keys, **own: Any) -> Self:
@@ -133,14 +133,31 @@ class DecoderShape:
         return shape
 
 
-def mixture(keys: Keys, n_ff_exp: int, routing: Routing = Routing()) -> dict[str, Any]:
+def mixture(keys: Keys, n_ff_exp: int, routing: Routing = USUAL) -> dict[str, Any]:
     """The numbers of experts of n_ff_exp hidden rows in every layer, for `DecoderShape.of`."""
     n = keys.count("expert_count", 1, MAX_EXPERTS)
     used = keys.count("expert_used_count", 1, n)
     keys.neutral("expert_weights_norm", routing.is_share)
     keys.neutral("expert_weights_scale", 1.0, 0.0)
-    keys.neutral("expert_gating_func", 1, 0)
+    if not keys.was_read("expert_gating_func"):
+        keys.neutral("expert_gating_func", 1, 0)
     return {"n_experts": n, "n_used": used, "n_ff_exp": n_ff_exp, "routing": routing, "n_ff": 0}
+
+
+def shared_mixture(keys: Keys, gate: int) -> dict[str, Any]:
+    """The numbers of models whose first layers are dense and whose others have experts beside one for all rows, and of
+    whose last layers (nextn) nothing is computed; `gate` as `read_routing` wants it."""
+    n = keys.count("expert_count", 1, MAX_EXPERTS)
+    used = keys.count("expert_used_count", 1, n)
+    n_ff_exp = keys.counts("expert_feed_forward_length", 1, MAX_WIDTH)
+    n_skipped = keys.count("nextn_predict_layers", 0, keys.n_blocks - 1, 0)
+    n_layers = keys.n_blocks - n_skipped
+    return {
+        "n_layers": n_layers, "n_skipped": n_skipped, "n_experts": n, "n_used": used, "n_ff_exp": n_ff_exp,
+        "n_ff_shared": n_ff_exp * keys.count("expert_shared_count", 0, MAX_EXPERTS, 0),
+        "n_dense": keys.count("leading_dense_block_count", 0, n_layers - 1, 0),
+        "routing": read_routing(keys, n, used, gate),
+    }  # fmt: skip
 
 
 def _head_dim(keys: Keys, n_embd: int, n_heads: int) -> int:

@@ -32,7 +32,7 @@ class Needs:
         """Of a position in the layers that see all of them, or in all layers where none does."""
         r, s = self.request, self.shape
         n_layers = s.windows.count(0) or s.n_layers
-        return n_layers * s.n_kv_heads * position_bytes(s.head_dim, s.head_dim, r.type_k, r.type_v)
+        return n_layers * s.n_kv_heads * position_bytes(s.head_dim, s.v_dim, r.type_k, r.type_v)
 
     def buffers(self, n_ctx: int) -> int:
         r = self.request

@@ -35,7 +35,7 @@ def assess(facts: ModelFacts, machine: Machine, request: PlanRequest, freed_byte
 
 
 def _check(shape: DecoderShape, request: PlanRequest) -> None:
-    position_bytes(shape.head_dim, shape.head_dim, request.type_k, request.type_v)
+    position_bytes(shape.head_dim, shape.v_dim, request.type_k, request.type_v)
     if request.load_mode not in LOAD_MODES:
         raise UsageError(
             f"load_mode is {quoted(request.load_mode)}; {', '.join(LOAD_MODES)} are possible", param="load_mode"
@@ -121,7 +121,8 @@ class _Planner:
     def _kv_rows(self, n_ctx: int) -> None:
         r, s = self.request, self.shape
         many = f" x {r.parallel} sequences" if r.parallel > 1 else ""
-        what = f"{s.n_layers} layers x {s.n_kv_heads} KV heads x {s.head_dim} values"
+        values = f"{s.head_dim}" if s.v_dim == s.head_dim else f"({s.head_dim} + {s.v_dim})"
+        what = f"{s.n_layers} layers x {s.n_kv_heads} KV heads x {values} values"
         if near := sum(map(bool, s.windows)):
             what += f" ({near} of the layers keep a window of {max(s.windows):,} and what a step adds)"
         types = f"K {r.type_k} and V {r.type_v}"

@@ -47,7 +47,8 @@ def _smaller_type(needs: Needs, mode: str, n_ctx: int, budget: int) -> str:
     """The cache type that loses least among those with which it fits; "" for none."""
     for kv_type in ("q8_0", "q4_0"):
         small = needs.but(type_k=kv_type, type_v=kv_type)
-        is_possible = needs.shape.head_dim % KV_TYPES[kv_type][1] == 0 and small.kv(n_ctx) < needs.kv(n_ctx)
+        dims, multiple = (needs.shape.head_dim, needs.shape.v_dim), KV_TYPES[kv_type][1]
+        is_possible = all(dim % multiple == 0 for dim in dims) and small.kv(n_ctx) < needs.kv(n_ctx)
         if is_possible and small.least(mode, n_ctx) <= budget:
             return kv_type
     return ""

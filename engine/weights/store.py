@@ -74,10 +74,11 @@ class Store:
         assert n % 8 == 0, (name, n)
         return ExpertMatrix(self._matrix(info, k, n * count), n, count)
 
-    def vector(self, name: str, k: int) -> Vector:
-        info = self._claim(name, (k,))
+    def vector(self, name: str, k: int, count: int = 1) -> Vector:
+        """`count` times k float32."""
+        info = self._claim(name, (k, count) if count > 1 else (k,))
         assert info.type.name == "F32", (name, info.type.name)
-        self.vectors.append(Vector(name, k, self.base + info.offset))
+        self.vectors.append(Vector(name, k * count, self.base + info.offset))
         return self.vectors[-1]
 
     def table(self, name: str, k: int, n: int) -> Table:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from engine.kernels.jit import Kernel
 from engine.kernels.program import Buffer
@@ -113,11 +113,12 @@ class ExpertMatrix:
 
 @dataclass
 class Vector:
-    """`k` float32 at `address`."""
+    """`k` float32 at `address`; who multiplies with it reads activations of the format `act`."""
 
     name: str
     k: int
     address: int
+    act: ClassVar[str] = "f32"
 
 
 @dataclass

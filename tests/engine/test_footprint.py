@@ -97,7 +97,7 @@ def test_the_buffers_are_no_less_than_what_is_allocated(
     shape, store = DecoderShape.read(gguf), Store(gguf)
     try:
         model = family(shape.architecture).Model(shape, store)
-        kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16")
+        kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16", v_dim=shape.v_dim)
         assert kv.n_bytes == cache_bytes(shape, n_ctx, "f16", "f16")
         model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), out_rows(parallel), threads))
     finally:

@@ -21,6 +21,8 @@ def turned(x: np.ndarray, head_dim: int) -> np.ndarray:
 
 def kept(x: np.ndarray, kind: str, scale: type = np.float16) -> np.ndarray:
     """What a cache type keeps of x."""
+    if kind == "f32":
+        return x.astype(np.float32).astype(np.float64)
     if kind == "f16":
         return x.astype(np.float16).astype(np.float64)
     blocks = x.reshape(*x.shape[:-1], -1, 32)
@@ -31,12 +33,12 @@ def kept(x: np.ndarray, kind: str, scale: type = np.float16) -> np.ndarray:
 
 def expected(layer: Layer, x: np.ndarray) -> np.ndarray:
     """Causal softmax attention in float64 over keys and values as the cache keeps them."""
-    hd, nh, nkv = layer.head_dim, layer.n_heads, layer.n_kv
+    hd, vd, nh, nkv = layer.head_dim, layer.v_dim, layer.n_heads, layer.n_kv
     q = turned(x[:, : nh * hd].reshape(-1, nh, hd), hd) / math.sqrt(hd)
     q = kept(q, layer.k, np.float32) if layer.k == "q8_0" else q
     k = kept(turned(x[:, nh * hd : (nh + nkv) * hd].reshape(-1, nkv, hd), hd), layer.k)
-    v = kept(x[:, (nh + nkv) * hd :].reshape(-1, nkv, hd), layer.v)
-    out = np.zeros((len(x), nh, hd))
+    v = kept(x[:, (nh + nkv) * hd :].reshape(-1, nkv, vd), layer.v)
+    out = np.zeros((len(x), nh, vd))
     for h in range(nh):
         s = q[:, h] @ k[:, h * nkv // nh].T
         s[np.triu_indices(len(x), 1)] = -np.inf
@@ -80,6 +82,19 @@ def test_a_row_has_the_same_bits_in_every_grouping(group: int, head_dim: int, ki
     for i in few:  # rows again, one and two a step: this is decode
         assert np.array_equal(layer.run([(sequence, i, x[i])], 2)[0], whole[i]), f"position {i}"
         assert np.array_equal(layer.run([(sequence, i + j, x[i + j]) for j in (0, 1)]), whole[i : i + 2])
+
+
+@pytest.mark.parametrize(("group", "n_kv", "head_dim", "v_dim"), [(1, 3, 96, 64), (50, 1, 40, 32), (7, 2, 32, 128)])
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_values_of_another_width_than_keys(group: int, n_kv: int, head_dim: int, v_dim: int, kind: str) -> None:
+    """Also with so many queries of one head that a tile of a row is several units."""
+    if kind == "q8_0" and head_dim % 32:
+        head_dim = 64
+    layer = Layer(group, head_dim, kind, kind, n_kv, v_dim=v_dim)
+    x = layer.inputs(270)
+    whole = layer.fill(x, 270)
+    assert np.abs(whole - expected(layer, x)).max() < (1e-2 if kind == "q8_0" else 2e-5)
+    assert np.array_equal(layer.fill(x, 2, 3)[-20:], whole[-20:])
 
 
 def test_rows_of_several_sequences_ride_together_unchanged() -> None:
