@@ -9,15 +9,24 @@ from typing import Protocol
 
 from engine.errors import BadModelFile
 from engine.gguf.reader import GgufFile
+from engine.tokenizer.charsmap import KEY as CHARSMAP
+from engine.tokenizer.charsmap import Charsmap
+from engine.tokenizer.names import Names
+from engine.tokenizer.scores import KEY as SCORES
+from engine.tokenizer.scores import checked_scores
 from engine.tokenizer.splitters import splitter
-from engine.tokenizer.spm import SpmEncoder, checked_scores
-from engine.tokenizer.vocab import Vocab
+from engine.tokenizer.spm import SpmEncoder
+from engine.tokenizer.ugm import UgmEncoder
+from engine.tokenizer.vocab import Vocab, flag
+from engine.tokenizer.wordpiece import WordPieceEncoder
+
+MARKS = tuple(map(chr, range(0xFDD0, 0xFDF0)))  # Unicode promises that these will never be characters
 
 
 class Encoder(Protocol):
-    """Ids of a text without lone surrogates; begin and end tokens are added here."""
+    """Ids of a text without lone surrogates; begin and end tokens are added here. `mark`: names.py, shield()."""
 
-    def encode(self, text: str, parse_special: bool) -> list[int]: ...
+    def encode(self, text: str, parse_special: bool, mark: str = "") -> list[int]: ...
 
 
 class Text:
@@ -28,6 +37,7 @@ class Text:
         self.chat_template = chat_template
         self._build: Callable[[], Encoder] | None = build
         self._encoder: Encoder | None = None
+        self._names: Names | None = None
         self._building = threading.Lock()
 
     def prepare(self) -> None:
@@ -42,18 +52,26 @@ class Text:
                 self._build = None  # lets go of merges and scores
             return self._encoder
 
-    def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+    def shield(self, text: str, mark: str) -> str:
+        """A text that goes into a prompt, with `mark` (one of MARKS that no text of the prompt has) inside every name
+        such as <|im_start|>: encode() with the same `mark` takes it for what it is, text."""
+        with self._building:
+            if self._names is None:
+                self._names = Names(self.vocab)
+        return self._names.shield(text, mark)
+
+    def encode(self, text: str, add_special: bool, parse_special: bool, mark: str = "") -> list[int]:
         """Ids of a text. `add_special` puts the begin and end tokens that the file asks for, each only where the text
-        does not bring it already; `parse_special` reads names such as <|im_start|> in the text as tokens. A lone
-        surrogate counts as U+FFFD."""
+        does not bring it already; `parse_special` reads names such as <|im_start|> in the text as tokens, but for
+        those with a `mark`. A lone surrogate counts as U+FFFD."""
         if not text.isascii():
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        ids = self._encoding().encode(text, parse_special)
+        ids = self._encoding().encode(text, parse_special, mark)
         vocab = self.vocab
-        if add_special and vocab.add_bos and vocab.bos_id is not None and ids[:1] != [vocab.bos_id]:
-            ids.insert(0, vocab.bos_id)
-        if add_special and vocab.add_eos and vocab.eos_id is not None and ids[-1:] != [vocab.eos_id]:
-            ids.append(vocab.eos_id)
+        if add_special and vocab.begin_id is not None and ids[:1] != [vocab.begin_id]:
+            ids.insert(0, vocab.begin_id)
+        if add_special and vocab.end_id is not None and ids[-1:] != [vocab.end_id]:
+            ids.append(vocab.end_id)
         return ids
 
     def decode(self, ids: Sequence[int], special: bool = False) -> str:
@@ -75,7 +93,8 @@ def open_text(gguf: GgufFile) -> Text:
     template = keys.get("tokenizer.chat_template")
     if template is not None and not isinstance(template, str):
         raise BadModelFile("tokenizer.chat_template is not a text; the file was converted wrongly")
-    open_kind = _open_spm if keys.get("tokenizer.ggml.model") == "llama" else _open_bpe
+    model = keys.get("tokenizer.ggml.model")
+    open_kind = _OPEN.get(model, _open_bpe) if isinstance(model, str) else _open_bpe
     return Text(*open_kind(gguf), template)
 
 
@@ -98,6 +117,28 @@ def _open_bpe(gguf: GgufFile) -> tuple[Vocab, Callable[[], Encoder]]:
 
 def _open_spm(gguf: GgufFile) -> tuple[Vocab, Callable[[], Encoder]]:
     vocab = Vocab(gguf.metadata)
-    key = "tokenizer.ggml.scores"
-    scores = checked_scores(gguf.metadata.get(key), gguf.kinds.get(key), vocab.n_vocab)
+    scores = checked_scores(gguf.metadata.get(SCORES), gguf.kinds.get(SCORES), vocab.n_vocab)
     return vocab, lambda: SpmEncoder(vocab, scores)
+
+
+def _open_ugm(gguf: GgufFile) -> tuple[Vocab, Callable[[], Encoder]]:
+    keys = gguf.metadata
+    vocab = Vocab(keys)
+    scores = checked_scores(keys.get(SCORES), gguf.kinds.get(SCORES), vocab.n_vocab)
+    table = keys.get(CHARSMAP)
+    charsmap = None
+    if isinstance(table, list) and gguf.kinds[CHARSMAP] in ("array[uint8]", "array[int8]"):
+        charsmap = Charsmap(bytes(value & 255 for value in table if isinstance(value, int)))
+    elif table is not None:
+        raise BadModelFile(f"{CHARSMAP} is of type {gguf.kinds[CHARSMAP]}, not bytes; the file was converted wrongly")
+    return vocab, lambda: UgmEncoder(vocab, scores, charsmap)
+
+
+def _open_wordpiece(gguf: GgufFile) -> tuple[Vocab, Callable[[], Encoder]]:
+    vocab = Vocab(gguf.metadata)
+    lowercase = flag(gguf.metadata, "tokenizer.ggml.normalizer.lowercase", True)
+    strip_accents = flag(gguf.metadata, "tokenizer.ggml.normalizer.strip_accents", lowercase)
+    return vocab, lambda: WordPieceEncoder(vocab, lowercase, strip_accents)
+
+
+_OPEN = {"gpt2": _open_bpe, "llama": _open_spm, "t5": _open_ugm, "bert": _open_wordpiece}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from engine.errors import BadModelFile
-from engine.tokenizer.alphabet import BYTE_OF_CHAR
+from engine.tokenizer.alphabet import BYTE_OF_CHAR, CHAR_OF_BYTE
 from engine.tokenizer.cuts import pieces
 from engine.tokenizer.names import Names, is_text
 from engine.tokenizer.splitters import Splitter
@@ -32,20 +32,23 @@ class BpeEncoder:
 
     def __init__(self, vocab: Vocab, merges: Sequence[object], splitter: Splitter) -> None:
         """BadModelFile when a merge is not two texts with a space between them."""
-        self._splitter = splitter
         ids = {token: i for i, token in enumerate(vocab.tokens) if _mergeable(token, vocab.kinds[i])}
+        self._steps = splitter.steps
+        lacking = "".join(rf"\u{byte:04x}" for byte in range(128) if CHAR_OF_BYTE[byte] not in ids)
+        if splitter.gaps_part and lacking:
+            self._steps += (f"[{lacking}]",)
         model = models.BPE(ids, _merge_pairs(merges, ids), ignore_merges=splitter.whole_first)
         self._merger = Tokenizer(model)
         self._merger.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         self._known: dict[str, tuple[int, ...]] = {}
         self._names = Names(vocab)
 
-    def encode(self, text: str, parse_special: bool) -> list[int]:
+    def encode(self, text: str, parse_special: bool, mark: str = "") -> list[int]:
         """The ids of a text without lone surrogates, begin and end tokens aside. Control tokens are seen in it only
         with `parse_special`; user-defined ones always, as they are text. A byte that the vocabulary lacks (SmolLM2
-        has no U+0004) is left out, as llama.cpp does."""
+        has no U+0004) is left out."""
         out: list[int] = []
-        for part in self._names.parts(text, parse_special):
+        for part in self._names.parts(text, parse_special, mark):
             if isinstance(part, int):
                 out.append(part)
             else:
@@ -56,7 +59,7 @@ class BpeEncoder:
         known = self._known
         waiting: list[str] = []
         fresh: dict[str, tuple[int, ...]] = {}
-        for piece in pieces(text, self._splitter.steps):
+        for piece in pieces(text, self._steps):
             waiting.append(piece)
             if piece not in known:
                 fresh.setdefault(piece, ())

@@ -6,7 +6,7 @@ Control tokens and unknown ones are seen only when asked for; user-defined ones 
 import re
 from collections.abc import Iterator, Sequence
 
-from engine.tokenizer.vocab import NAMED, Kind, Vocab
+from engine.tokenizer.vocab import Kind, Vocab
 
 _SPACE = " \t\n\v\f\r"
 
@@ -17,15 +17,28 @@ class Names:
     def __init__(self, vocab: Vocab) -> None:
         found = [
             (token, i, vocab.kinds[i] == Kind.USER_DEFINED)
-            for i, token in enumerate(vocab.tokens)
-            if vocab.kinds[i] in NAMED and token and is_text(token)
+            for i in vocab.named
+            if (token := vocab.tokens[i]) and is_text(token)
         ]
         self._names = sorted(found, key=lambda name: -len(name[0].encode()))  # longest first, in bytes
         self._overlap = _overlap([name for name, *_ in self._names])
-        self._swallows = vocab.swallows_space
+        self._after, self._before = vocab.swallows_after, vocab.swallows_before
 
-    def parts(self, text: str, parse_special: bool) -> list[str | int]:
-        """Text and the tokens in it, in order; longer names are looked for first, in the whole text."""
+    def shield(self, text: str, mark: str) -> str:
+        """The text with `mark` inside each name that is seen only when asked for; those of one character stay."""
+        names = [name for name, _, is_text in self._names if not is_text and len(name) > 1]
+        while present := [name for name in names if name in text]:  # breaking one may leave another that overlapped it
+            for name in present:
+                text = text.replace(name, name[0] + mark + name[1:])
+        return text
+
+    def parts(self, text: str, parse_special: bool, mark: str = "") -> list[str | int]:
+        """Text and the tokens in it, in order; longer names are looked for first, in the whole text. What is text loses
+        the `mark`s of shield()."""
+        found = self._found(text, parse_special)
+        return [part.replace(mark, "") if isinstance(part, str) else part for part in found] if mark else found
+
+    def _found(self, text: str, parse_special: bool) -> list[str | int]:
         present = {name: i for name, i, is_text in self._names if (parse_special or is_text) and name in text}
         if not present:
             return [text] if text else []
@@ -39,12 +52,15 @@ class Names:
 
     def _stripped(self, parts: list[str | int]) -> list[str | int]:
         """Without the white space that some models' markers take with them."""
-        if not self._swallows:
+        if not self._after and not self._before:
             return parts
         out: list[str | int] = []
-        for part in parts:
-            if isinstance(part, str) and out and out[-1] in self._swallows:
-                part = part.lstrip(_SPACE)
+        for at, part in enumerate(parts):
+            if isinstance(part, str):
+                if out and out[-1] in self._after:
+                    part = part.lstrip(_SPACE)
+                if parts[at + 1 : at + 2] and parts[at + 1] in self._before:
+                    part = part.rstrip(_SPACE)
             if part != "":
                 out.append(part)
         return out

@@ -7,20 +7,15 @@ become their bytes.
 The queue holds one number for each neighbour, so a piece of n characters costs n log n, without recursion.
 """
 
-import math
-import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from engine.errors import BadModelFile
 from engine.tokenizer.names import Names, is_text
 from engine.tokenizer.vocab import SPACE, Kind, Vocab
+from engine.tokenizer.words import Words
 
-REMEMBERED = 16_384  # words whose ids are kept: the words of a language, about 3 MB
-REMEMBERED_CHARS = 32  # longer words hardly come twice
 _AT_BITS = 32  # of a place in a piece
-_WORD_END = re.compile(f"[^{SPACE}](?={SPACE})", re.DOTALL)
 
 
 class SpmEncoder:
@@ -44,53 +39,28 @@ class SpmEncoder:
         self._ranks = {token: place[scores[i]] << above for token, i in merged.items() if len(token) > 1}
         self._longest = longest
         self._unused = {token for token, i in merged.items() if vocab.kinds[i] == Kind.UNUSED}
-        # Characters that some token joins across the border of two words; mostly there are none.
-        self._joined = {
-            token[at - 1 : at + 1] for token in merged for at in range(1, len(token))
-            if token[at] == SPACE and token[at - 1] != SPACE
-        }  # fmt: skip
         self._unknown = vocab.unk_id
         by_name = {token: i for i, token in enumerate(vocab.tokens) if len(token) == 6 and token.startswith("<0x")}
         self._bytes = [by_name.get(f"<0x{byte:02X}>") for byte in range(256)]
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._words = Words(merged, self._merged)
 
-    def encode(self, text: str, parse_special: bool) -> list[int]:
+    def encode(self, text: str, parse_special: bool, mark: str = "") -> list[int]:
         """The ids of a text without lone surrogates, begin and end tokens aside. A character for which there is
         neither a token nor its bytes becomes the unknown token, or is left out where the file has none."""
         out: list[int] = []
         after_marker = True
-        for part in self._names.parts(text, parse_special):
+        for part in self._names.parts(text, parse_special, mark):
             if isinstance(part, int):
                 out.append(part)
                 after_marker = True
                 continue
             written = part.replace(" ", SPACE)
-            self._encode_plain(SPACE + written if after_marker and self._space_prefix else written, out)
+            if after_marker and self._space_prefix:
+                written = SPACE + written
+            for ids in self._words.each(self._words.cut(written)):
+                out.extend(ids)
             after_marker = False
         return out
-
-    def _encode_plain(self, written: str, out: list[int]) -> None:
-        known = self._known
-        for word in self._words(written):
-            ids = known.get(word)
-            if ids is None:
-                ids = tuple(self._merged(word))
-                if len(word) <= REMEMBERED_CHARS:
-                    if len(known) >= REMEMBERED:
-                        self._known = known = {}  # a new one: another thread may be reading the old
-                    known[word] = ids
-            out.extend(ids)
-
-    def _words(self, written: str) -> Iterator[str]:
-        """Cut before each space where no token reaches across: the merges on both sides do not see each other."""
-        begin = 0
-        for found in _WORD_END.finditer(written):
-            end = found.end()
-            if self._joined and written[end - 1 : end + 1] in self._joined:
-                continue
-            yield written[begin:end]
-            begin = end
-        yield written[begin:]
 
     def _merged(self, word: str) -> list[int]:
         n = len(word)
@@ -155,17 +125,3 @@ class SpmEncoder:
                     out += found
                 elif self._unknown is not None and out[-1:] != [self._unknown]:
                     out.append(self._unknown)  # one for a row of unknown characters
-
-
-def checked_scores(value: object, kind: str | None, n_vocab: int) -> list[float]:
-    """`tokenizer.ggml.scores` of a file; BadModelFile unless it holds one number for each token."""
-    key = "tokenizer.ggml.scores"
-    if value is None:
-        raise BadModelFile(f"{key} is missing; a vocabulary of kind 'llama' is nothing without it, convert it again")
-    if not isinstance(value, list) or kind not in ("array[float32]", "array[int32]"):
-        raise BadModelFile(f"{key} is of type {kind}, not a list of numbers; the file was converted wrongly")
-    if len(value) != n_vocab:
-        raise BadModelFile(f"{key} has {len(value)} entries for {n_vocab} tokens; the file is damaged")
-    if any(map(math.isnan, value)):
-        raise BadModelFile(f"{key} holds a value that is no number; the file is damaged")
-    return value if kind == "array[float32]" else array("f", value).tolist()

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from engine.errors import BadModelFile, InvalidParameter, UnsupportedModel
 from engine.tokenizer.alphabet import spoken
+from engine.tokenizer.defaults import MODELS
 from engine.tokenizer.endings import control_looking, end_of_generation, shown_anyway
 
 SPACE = "\u2581"  # how SentencePiece writes a space
@@ -40,28 +41,35 @@ class Vocab:
                 "the model file has no tokenizer (the key tokenizer.ggml.model is missing); use a file "
                 "that was converted with its tokenizer"
             )
-        if model not in ("gpt2", "llama"):
+        if model not in MODELS:
+            known = ", ".join(f"{kind!r} ({name})" for kind, (name, _) in MODELS.items())
             raise UnsupportedModel(
-                f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); this version reads "
-                "byte-level BPE, which is called 'gpt2', and SentencePiece BPE, which is called 'llama'"
+                f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); "
+                f"this version reads {known}"
             )
-        spm = model == "llama"
+        silent = MODELS[model][1]
         self.model = model
         self.tokens = _strings(metadata, "tokenizer.ggml.tokens")
         self.n_vocab = len(self.tokens)
         self.kinds = _kinds(metadata, self.n_vocab)
-        # SentencePiece numbers these three from 0, and many of its files do not say so.
-        self.bos_id = self._id(metadata, "bos", 1 if spm else None)
-        self.eos_id = self._id(metadata, "eos", 2 if spm else None)
-        self.unk_id = self._id(metadata, "unknown", 0) if spm else None
+        self.bos_id = self._id(metadata, "bos", silent.bos)
+        self.eos_id = self._id(metadata, "eos", silent.eos)
+        self.unk_id = None if model == "gpt2" else self._id(metadata, "unknown", silent.unk)
         self.eot_id = self._id(metadata, "eot")
         self.eom_id = self._id(metadata, "eom")
-        add_bos = _flag(metadata, "tokenizer.ggml.add_bos_token", spm or add_bos_default)
-        self.add_bos = add_bos and self.bos_id is not None
-        self.add_eos = _flag(metadata, "tokenizer.ggml.add_eos_token", False) and self.eos_id is not None
-        self.space_prefix = spm and _flag(metadata, "tokenizer.ggml.add_space_prefix", True)
+        add_bos = flag(metadata, "tokenizer.ggml.add_bos_token", silent.add_bos or add_bos_default)
+        add_eos = flag(metadata, "tokenizer.ggml.add_eos_token", silent.add_eos)
+        self.begin_id = self.bos_id if add_bos else None
+        self.end_id = self.eos_id if add_eos else None
+        if model == "bert":  # always [CLS] … [SEP]; a file may name them so, "separator" misspelt as the format has it
+            self.begin_id = self._id(metadata, "cls", self.bos_id)
+            self.end_id = self._id(metadata, "seperator", silent.eos)
+        self.space_prefix = model != "gpt2" and flag(metadata, "tokenizer.ggml.add_space_prefix", silent.space_prefix)
+        self.merge_spaces = model == "t5" and flag(metadata, "tokenizer.ggml.remove_extra_whitespaces", False)
+        # Whether a text's first word has a space that is no part of the text.
+        self._space_in_front = self.space_prefix or self.merge_spaces or model == "bert"
         self.eog_ids = self._endings()
-        self.swallows_space = self._swallowing(metadata.get("general.name")) if spm else frozenset()
+        self.swallows_after, self.swallows_before = self._swallowing(metadata)
 
     def _id(self, metadata: Mapping[str, object], name: str, default: int | None = None) -> int | None:
         key = f"tokenizer.ggml.{name}_token_id"
@@ -89,13 +97,26 @@ class Vocab:
                 self.kinds[i] = Kind.USER_DEFINED
         return frozenset(ends | {i for i in (self.eos_id, self.eot_id, self.eom_id) if i is not None})
 
-    def _swallowing(self, name: object) -> frozenset[int]:
-        """Markers that take the white space after them along: all of Phi-3's but three. Files do not say so; the
-        model's name is what llama.cpp goes by."""
-        if not isinstance(name, str) or not any(known in name.lower() for known in ("phi-3", "phi3")):
-            return frozenset()
-        kept = ("<unk>", "<s>", "<|endoftext|>")
-        return frozenset(i for i, token in enumerate(self.tokens) if self.kinds[i] in NAMED and token not in kept)
+    def _swallowing(self, metadata: Mapping[str, object]) -> tuple[frozenset[int], frozenset[int]]:
+        """Markers that take the white space after them along, and before them: all of Phi-3's but three, the mask of
+        some encoders. Files do not say so; llama.cpp goes by the names of model, tokenizer and architecture."""
+        name, pre, family = (
+            str(metadata.get(key, "")).lower() for key in ("general.name", "tokenizer.ggml.pre", "general.architecture")
+        )
+        masks: tuple[str, ...] = ()
+        if pre in ("jina-v2-de", "jina-v2-es", "jina-v2-code") or family in ("nomic-bert-moe", "jina-bert-v3"):
+            masks = ("<mask>",)
+        elif "modern-bert" in name:
+            masks = ("[MASK]",)
+        elif self.model == "llama" and ("phi-3" in name or "phi3" in name):
+            kept = ("<unk>", "<s>", "<|endoftext|>")
+            return frozenset(i for i in self.named if self.tokens[i] not in kept), frozenset()
+        return frozenset(), frozenset(i for i in self.named if self.tokens[i] in masks)
+
+    @property
+    def named(self) -> list[int]:
+        """The ids of tokens that are found in a text by their name."""
+        return [i for i, kind in enumerate(self.kinds) if kind in NAMED]
 
     def _check(self, token_id: int) -> int:
         if not 0 <= token_id < self.n_vocab:
@@ -125,7 +146,7 @@ class Vocab:
             except ValueError:
                 pass
         if kind in (Kind.NORMAL, Kind.UNDEFINED, Kind.BYTE):
-            if self.model == "llama":
+            if self.model != "gpt2":
                 token = token.replace(SPACE, " ")
             elif (raw := spoken(token)) is not None:
                 return raw
@@ -135,7 +156,7 @@ class Vocab:
         """As bytes_of(), without the space that encoding puts in front of a text (`previous` None) and of what
         follows a marker: there it is no part of the text."""
         raw = self.bytes_of(token_id)
-        if not self.space_prefix or raw[:1] != b" " or self.tokens[token_id][:1] != SPACE:
+        if not self._space_in_front or raw[:1] != b" " or self.tokens[token_id][:1] != SPACE:
             return raw
         begins = previous is None or self.kinds[self._check(previous)] in NAMED
         return raw[1:] if begins else raw
@@ -171,7 +192,8 @@ def _kinds(metadata: Mapping[str, object], n_vocab: int) -> bytearray:
     return kinds
 
 
-def _flag(metadata: Mapping[str, object], key: str, default: bool) -> bool:
+def flag(metadata: Mapping[str, object], key: str, default: bool) -> bool:
+    """A true or false of the file; BadModelFile for anything else."""
     value = metadata.get(key, default)
     if not isinstance(value, bool):
         raise BadModelFile(f"{key} is {str(value)[:40]!r}, not true or false; the file was converted wrongly")

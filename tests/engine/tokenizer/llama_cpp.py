@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import xllamacpp
 
+BETWEEN = -7  # no token's id
+
 
 class LlamaCpp:
     """One model file in llama.cpp; close() by dropping the object."""
@@ -18,6 +20,7 @@ class LlamaCpp:
         params.n_ctx = 256
         params.n_parallel = 1
         params.warmup = False
+        params.fit_params = False  # it reads the vocabulary a second time
         params.cpuparams.n_threads = 1
         params.cpuparams_batch.n_threads = 1
         params.verbosity = 0
@@ -40,6 +43,27 @@ class LlamaCpp:
         ]
         assert isinstance(found, list)
         return found
+
+    def encode_all(self, texts: Sequence[str], parse_special: bool) -> list[list[int]]:
+        """The ids of each text, in one question: numbers between the texts come back as they are."""
+        asked = [part for text in texts for part in (text, BETWEEN)]
+        body = {"content": asked, "add_special": False, "parse_special": parse_special}
+        found = self._ask("/tokenize", body)["tokens"]
+        assert isinstance(found, list)
+        out: list[list[int]] = [[]]
+        for token_id in found:
+            if token_id == BETWEEN:
+                out.append([])
+            else:
+                out[-1].append(token_id)
+        return out[:-1]
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """The bytes of each token, special ones by name."""
+        found = self._ask("/tokenize", {"content": list(ids), "with_pieces": True})["tokens"]
+        assert isinstance(found, list)
+        pieces = [each["piece"] for each in found]
+        return [piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces]
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._ask("/detokenize", {"tokens": list(ids)})["content"])

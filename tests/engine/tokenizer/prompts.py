@@ -35,6 +35,9 @@ ATOMS = (
     "<sentinel:12>", "IMGIMGABCZ", "IMGIMGZ", "\ufeff", "\U000e0001", "\ue000",
 )  # fmt: skip
 
+# Tokens that no merge leads to: some pre-tokenizers take a piece that is a token before merging, others never meet it.
+UNMERGED = ("zqj", " zqj", "Zqjw")
+
 EVERYDAY = (
     "What is the capital of France?",
     "The quick brown fox jumps over the lazy dog. It's 5 o'clock; they'll, we've, I'm, you're, he'd, don't.",
@@ -88,6 +91,7 @@ def telling_vocabulary(n_vocab: int, seed: int = 1) -> Mapping[str, object]:
     trained.train_from_iterator(pairs, trainer)
     state = json.loads(trained.to_str())["model"]
     tokens = sorted(state["vocab"], key=state["vocab"].__getitem__)
+    tokens += [token.replace(" ", byte_alphabet()[0x20]) for token in UNMERGED]
     return {
         "tokenizer.ggml.tokens": tokens,
         "tokenizer.ggml.token_type": [1] * len(tokens),

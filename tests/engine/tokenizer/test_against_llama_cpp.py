@@ -10,7 +10,14 @@ from engine.gguf.reader import read_gguf
 from engine.text import Text, open_text
 from engine.tokenizer.splitters import SPLITTERS
 from tests.engine.tokenizer.llama_cpp import LlamaCpp
-from tests.engine.tokenizer.prompts import ATOMS, EVERYDAY, prompts, telling_spm_vocabulary, telling_vocabulary
+from tests.engine.tokenizer.prompts import (
+    ATOMS,
+    EVERYDAY,
+    UNMERGED,
+    prompts,
+    telling_spm_vocabulary,
+    telling_vocabulary,
+)
 from tests.tiny import spm_keys, tiny_llama
 
 MARKERS = (
@@ -78,10 +85,12 @@ def test_every_pre_tokenizer_cuts_as_llama_cpp_does(name: str, tmp_path: Path) -
         **vocabulary, **{"tokenizer.ggml.pre": name},  # type: ignore[arg-type]
     )  # fmt: skip
     ours, theirs = open_text(read_gguf(path)), LlamaCpp(path)
-    for text in prompts(200 if name in FIRST_NAMES.values() else 10, seed=7):
+    texts = [*UNMERGED, *prompts(200 if name in FIRST_NAMES.values() else 10, seed=7, atoms=(*ATOMS, *UNMERGED * 3))]
+    for text, expected in zip(texts, theirs.encode_all(texts, parse_special=True), strict=True):
         ids = ours.encode(text, add_special=False, parse_special=True)
-        assert ids == theirs.encode(text), text
+        assert ids == expected, text
         assert ours.decode(ids) == text
+    assert ours.encode("a", True, True) == theirs.encode("a", add_special=True)
 
 
 @pytest.mark.parametrize("prefix", [True, False])

@@ -162,7 +162,7 @@ def test_an_answer_goes_on_where_its_prompt_ends(tmp_path: Path) -> None:
 
 def test_ids_that_files_do_not_name_are_those_of_sentencepiece(tmp_path: Path) -> None:
     vocab = opened(tmp_path).vocab
-    assert (vocab.unk_id, vocab.bos_id, vocab.eos_id, vocab.add_bos, vocab.add_eos) == (0, 1, 2, True, False)
+    assert (vocab.unk_id, vocab.bos_id, vocab.eos_id, vocab.begin_id, vocab.end_id) == (0, 1, 2, 1, None)
     assert vocab.eog_ids == {2}
     changed = opened(tmp_path, bos_token_id=5, add_bos_token=False, add_eos_token=True)
     assert changed.encode("", True, True) == [2] and changed.vocab.bos_id == 5

@@ -91,16 +91,16 @@ def test_harmony_ends_messages_with_end_and_answers_with_return_or_call() -> Non
 
 def test_begin_and_end_are_added_only_where_there_is_such_a_token() -> None:
     vocab = Vocab(keys(["a", "b"], add_bos_token=True, add_eos_token=True, bos_token_id=0xFFFFFFFF))
-    assert (vocab.bos_id, vocab.add_bos, vocab.add_eos) == (None, False, False)
-    assert Vocab(keys(["a", "b"], bos_token_id=1), add_bos_default=True).add_bos
-    assert not Vocab(keys(["a", "b"], bos_token_id=1, add_bos_token=False), add_bos_default=True).add_bos
+    assert (vocab.bos_id, vocab.begin_id, vocab.end_id) == (None, None, None)
+    assert Vocab(keys(["a", "b"], bos_token_id=1), add_bos_default=True).begin_id == 1
+    assert Vocab(keys(["a", "b"], bos_token_id=1, add_bos_token=False), add_bos_default=True).begin_id is None
 
 
 @pytest.mark.parametrize(
     ("wrong", "error", "words"),
     [
         ({"tokenizer.ggml.model": None}, BadModelFile, "has no tokenizer"),
-        ({"tokenizer.ggml.model": "t5"}, UnsupportedModel, "of kind 't5'"),
+        ({"tokenizer.ggml.model": "rwkv"}, UnsupportedModel, "of kind 'rwkv'.*'gpt2' .*'bert'"),
         ({"tokenizer.ggml.model": 7}, BadModelFile, "has no tokenizer"),
         ({"tokenizer.ggml.tokens": None}, BadModelFile, "tokenizer.ggml.tokens is missing"),
         ({"tokenizer.ggml.tokens": []}, BadModelFile, "tokenizer.ggml.tokens is not"),
