@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from appliance.chat_template import required
 from appliance.request import GenerateRequest, Lane
-from engine.errors import ContextLengthExceeded, InvalidParameter, RequestError
+from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.sampling import Sampling
 from engine.text import Text
 
@@ -68,16 +69,14 @@ class Admission:
         await asyncio.get_running_loop().run_in_executor(self.threads, self.text.prepare)
 
     async def render(
-        self, messages: list[dict[str, Any]], *, extra: dict[str, Any] | None = None, add_generation_prompt: bool = True
-    ) -> str:
+        self, messages: list[dict[str, Any]], *, tools: list[dict[str, Any]] | None = None,
+        extra: dict[str, Any] | None = None, add_generation_prompt: bool = True,
+    ) -> str:  # fmt: skip
         """The prompt the model's own template makes of `messages`; raises TemplateError with the template's words."""
-        template = self.text.chat_template
-        if template is None:
-            raise RequestError("this model has no chat template; send the whole prompt to /v1/completions instead")
         vocab = self.text.vocab
         return await self._renderer.render(
-            template, messages, add_generation_prompt=add_generation_prompt, bos_token=self.text.name(vocab.bos_id),
-            eos_token=self.text.name(vocab.eos_id), extra=extra or {},
+            required(self.text, bool(tools)), messages, tools=tools or None, bos_token=self.text.name(vocab.bos_id),
+            eos_token=self.text.name(vocab.eos_id), extra=extra or {}, add_generation_prompt=add_generation_prompt,
         )  # fmt: skip
 
     async def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:

@@ -2,8 +2,9 @@
 (templates.py).
 
 It speaks 4-byte length + JSON over the socket it finds as its standard input. A template sees what transformers gives
-it; it can neither import, include nor open anything, nor change what it was given (jinja2's immutable sandbox). What
-the sandbox does not stop, a limit does: 256 MB of address space, seconds of processor time, 4 MB of output.
+it (conversation.py); it can neither import, include nor open anything, nor change what it was given (jinja2's immutable
+sandbox). What the sandbox does not stop, a limit does: 256 MB of address space, seconds of processor time, 4 MB of
+output.
 """
 
 import functools
@@ -16,13 +17,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
 
+from appliance.conversation import Refusal, Template, environment
+
 ADDRESS_SPACE = 256 << 20
-OUTPUT = 4 << 20
 FRAME = 64 << 20
 CPU_S = 3  # for one request; the parent kills after 2 s by the clock, this is for the day when there is no parent
 OPEN_FILES = 16
 REMEMBERED = 8
-NEEDLE = "[[colibri]]"
 
 Reply = dict[str, Any]
 
@@ -63,95 +64,25 @@ def _read(stream: Stream, size: int) -> bytes | None:
     return bytes(parts)
 
 
-class Refusal(Exception):
-    """What a template says by raise_exception()."""
-
-
-def _raise(message: object = "") -> None:
-    raise Refusal(str(message))
-
-
-def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None,
-            sort_keys: bool = False) -> str:  # fmt: skip
-    """As transformers has it: no HTML escapes, keys in the order given."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def environment() -> Any:
-    """A sandbox with the filters, globals and tags that chat templates count on."""
-    from jinja2 import nodes
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.parser import Parser
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(Extension):
-        """{% generation %} marks the assistant's part for training; for rendering it is what it holds."""
-
-        tags = {"generation"}  # noqa: RUF012  jinja2 declares it as an instance variable
-
-        def parse(self, parser: Parser) -> list[nodes.Node]:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    made.filters["tojson"] = _tojson
-    made.globals["raise_exception"] = _raise
-    del made.globals["lipsum"]
-    return made
-
-
 class Templates:
-    """Compiled templates and whether they want content as a list of parts."""
+    """Compiled templates, the last few."""
 
     def __init__(self) -> None:
-        self._environment = environment()
-        self._of = functools.lru_cache(REMEMBERED)(self._compile)
-
-    def _compile(self, source: str) -> tuple[Any, bool]:
-        template = self._environment.from_string(source)
-        return template, not self._shows(template, NEEDLE) and self._shows(template, _parts(NEEDLE))
-
-    def _shows(self, template: Any, content: object) -> bool:
-        try:
-            return NEEDLE in self._run(template, {"messages": [{"role": "user", "content": content}], "tools": None,
-                                                  "documents": None, "add_generation_prompt": False, "bos_token": "",
-                                                  "eos_token": ""}, datetime.now())  # fmt: skip
-        except MemoryError:
-            raise
-        except Exception:
-            return False
+        made_in = environment()
+        self._of = functools.lru_cache(REMEMBERED)(lambda source: Template(made_in, source))
 
     def answer(self, request: dict[str, Any]) -> Reply:
         """{"text"} or {"error"}; a MemoryError is the caller's."""
         try:
-            template, typed = self._of(request["template"])
+            template = self._of(request["template"])
             if "context" not in request:
+                template.try_out()
                 return {"text": ""}
-            context = dict(request["context"])
-            if typed:
-                context["messages"] = [{**m, "content": _parts(m["content"])} for m in context["messages"]]
-            return {"text": self._run(template, context, datetime.fromisoformat(request["now"]))}
+            return {"text": template.render(request["context"], datetime.fromisoformat(request["now"]))}
         except MemoryError:
             raise
         except Exception as error:
             return {"error": _words(error)}
-
-    def _run(self, template: Any, context: dict[str, Any], now: datetime) -> str:
-        # A variable, not a global: compiled templates are kept and the clock is not.
-        out: list[str] = []
-        size = 0
-        for chunk in template.generate({**context, "strftime_now": now.strftime}):
-            size += len(chunk)
-            if size <= OUTPUT:
-                size += len(chunk.encode("utf-8", "surrogatepass")) - len(chunk)
-            if size > OUTPUT:
-                raise Refusal(f"it writes more than {OUTPUT >> 20} MB")
-            out.append(chunk)
-        return "".join(out)
-
-
-def _parts(text: str) -> list[dict[str, str]]:
-    return [{"type": "text", "text": text}]
 
 
 def _words(error: Exception) -> str:

@@ -9,12 +9,12 @@ a model file lies (model_files.py), what the machine offers (host.py).
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic.config import JsonDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
+from appliance.knobs import Auto, AutoOrNone, Folder, Offline, Words, knob
 from appliance.model_files import default_model, existing_model
 from appliance.names import hint
 from engine.errors import UsageError
@@ -42,40 +42,9 @@ TERMINAL_PREFIX = PREFIX + "TUI_"
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0"]
 
 
-def knob(default: Any, help: str, kind: str, reader: str, why: str = "", *, short: tuple[str, ...] = (),
-         secret: bool = False, **limits: Any) -> Any:  # fmt: skip
-    """A field with what `config explain`, the flags and the documentation need; `kind` says what a change costs.
-
-    engine: the worker is started anew; serving: applied to the next request; process: this process only.
-    """
-    extra: JsonDict = {"kind": kind, "reader": reader, "why": why, "short": list(short), "secret": secret}
-    return Field(default, description=help, repr=not secret, json_schema_extra=extra, **limits)
-
-
-def _auto(value: object) -> object:
-    return None if value in ("auto", "0", 0, "-1", -1) else value
-
-
-def _only_true(value: bool) -> bool:
-    if not value:
-        raise ValueError("it should be true, there is nothing here that could go online")
-    return value
-
-
-def _words(value: object) -> object:
-    return tuple(w.strip() for w in value.split(",") if w.strip()) if isinstance(value, str) else value
-
-
 def user_data_dir(env: Mapping[str, str] = os.environ) -> Path:
     """The folder that the user's desktop rules name for data; the image sets COLIBRI_DATA_DIR instead."""
     return Path(env.get("XDG_DATA_HOME") or "~/.local/share", "colibri").expanduser()
-
-
-Folder = Annotated[Path, AfterValidator(Path.expanduser)]
-Auto = Annotated[int | None, BeforeValidator(_auto)]
-AutoOrNone = Annotated[int | None, BeforeValidator(lambda value: None if value == "auto" else value)]
-Offline = Annotated[bool, AfterValidator(_only_true)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
 class Settings(BaseModel):
@@ -97,6 +66,11 @@ class Settings(BaseModel):
     default_alias: str | None = knob(
         None, "name that clients use for the default model", "process", "appliance.settings",
         "unset: the file's name without .gguf")
+    chat_template: str | None = knob(
+        None, "chat template: a known family's name (chatml, llama3 …) or its text", "serving",
+        "appliance.chat_template", "unset: the model file's own, else its family's", max_length=1 << 20)
+    chat_template_file: Folder | None = knob(
+        None, "file with a chat template for whatever model is served", "process", "appliance.chat_template", "none")
     ctx_size: int = knob(
         0, "positions in the context, 0 lets the planner choose", "engine", "engine.planner",
         "the trained length, at most 8192", short=("-c",), ge=0, le=1 << 30)

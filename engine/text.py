@@ -35,6 +35,7 @@ class Text:
     def __init__(self, vocab: Vocab, build: Callable[[], Encoder], chat_template: str | None) -> None:
         self.vocab = vocab
         self.chat_template = chat_template
+        self.tool_template: str | None = None
         self._build: Callable[[], Encoder] | None = build
         self._encoder: Encoder | None = None
         self._names: Names | None = None
@@ -95,7 +96,10 @@ def open_text(gguf: GgufFile) -> Text:
         raise BadModelFile("tokenizer.chat_template is not a text; the file was converted wrongly")
     model = keys.get("tokenizer.ggml.model")
     open_kind = _OPEN.get(model, _open_bpe) if isinstance(model, str) else _open_bpe
-    return Text(*open_kind(gguf), template)
+    text = Text(*open_kind(gguf), template)
+    for_tools = keys.get("tokenizer.chat_template.tool_use")  # a second template that some families have
+    text.tool_template = for_tools if isinstance(for_tools, str) else None
+    return text
 
 
 def _open_bpe(gguf: GgufFile) -> tuple[Vocab, Callable[[], Encoder]]:

@@ -21,7 +21,7 @@ PLACES = {
     "pydantic_core": ("appliance",),
     "yaml": ("appliance.profiles", "tui.config"),
     "psutil": ("appliance.machine.host", "tui"),
-    "jinja2": ("appliance.templates", "appliance.renderer"),
+    "jinja2": ("appliance.conversation",),
     "prometheus_client": ("appliance.metrics",),
     "textual": ("tui",),
     "rich": ("tui",),

@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from appliance.api.body import json_name
+from appliance.api.tools import Tools
 
 MAX_CHOICES = 8
 """Answers of one request, computed one after the other."""
@@ -303,6 +304,7 @@ class ApplyTemplateRequest(Body):
 
     messages: Messages
     model: str | None = None
+    tools: Tools | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 

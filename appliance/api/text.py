@@ -46,6 +46,7 @@ async def apply_template(request: web.Request) -> web.Response:
     services.model.check(ask.model)
     prompt = await services.admission.render(
         [message.plain() for message in ask.messages],
+        tools=body["tools"] if ask.tools else None,  # as they were sent: templates write them out
         extra=ask.chat_template_kwargs,
         add_generation_prompt=ask.add_generation_prompt is not False,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
-from appliance.cli.flags import ENGINE, MODEL, SAMPLING, add_settings, resolved
+from appliance.cli.flags import ENGINE, MODEL, SAMPLING, TEMPLATE, add_settings, resolved
 from appliance.cli.interrupts import Interrupts
 from appliance.cli.local import BadInputFile, End, Event, Local, Prefill, checked_text
 from appliance.cli.progress import Progress
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  printf 'Hello\\nWhat did I say?\\n' | colibri chat --temp 0\n\nInside:\n" + WORDS
     )
     parser.add_argument("-sys", "--system", metavar="TEXT", help="a system message before the first turn")
-    add_settings(parser, MODEL, ENGINE, SAMPLING)
+    add_settings(parser, MODEL, ENGINE, TEMPLATE, SAMPLING)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ ENGINE = ("ctx_size", "threads", "threads_batch", "batch_size", "ubatch_size", "
           "spec_draft_model", "spec_draft_n_max")  # fmt: skip
 SAMPLING = ("n_predict", "temp", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "repeat_last_n",
             "presence_penalty", "frequency_penalty", "seed")  # fmt: skip
+TEMPLATE = ("chat_template", "chat_template_file")
 SERVING = tuple(key for key in Settings.model_fields if key not in (*MODEL, *ENGINE, *SAMPLING))
 # Further long names: llama.cpp's own, so that command lines move over unchanged.
 ALSO = {"n_predict": ("--predict",), "temp": ("--temperature",), "typical_p": ("--typical",),
@@ -21,13 +22,14 @@ ALSO = {"n_predict": ("--predict",), "temp": ("--temperature",), "typical_p": ("
 LAST = "last"
 """Instead of a profile's name: the one that served last. Only `serve` knows it."""
 METAVARS = {"model": "FILE", "spec_draft_model": "FILE", "log_file": "FILE", "api_key_file": "FILE",
-            "models_dir": "DIR", "data_dir": "DIR", "alias": "NAME", "host": "ADDRESS", "api_key": "KEY",
-            "cors_origin": "LIST", "allowed_host": "LIST"}
+            "chat_template_file": "FILE", "models_dir": "DIR", "data_dir": "DIR", "alias": "NAME",
+            "chat_template": "NAME", "host": "ADDRESS", "api_key": "KEY", "cors_origin": "LIST",
+            "allowed_host": "LIST"}
 
 
 def add_settings(parser: argparse.ArgumentParser, *groups: tuple[str, ...]) -> None:
     """Add the flags of `groups`; each is None unless given, so that lower layers show through."""
-    titles = {MODEL: "model", ENGINE: "engine", SAMPLING: "sampling", SERVING: "serving"}
+    titles = {MODEL: "model", ENGINE: "engine", TEMPLATE: "template", SAMPLING: "sampling", SERVING: "serving"}
     for keys in groups:
         group = parser.add_argument_group(titles.get(keys, "settings"))
         for key in keys:

@@ -70,9 +70,9 @@ class Local:
         path = settings.model_path()
         self.path = path
         self.header: GgufFile = _checked(path, settings, is_served)
+        self.settings = settings
         if with_text:
             _ = self.text
-        self.settings = settings
         self._thread = Background()
         started = time.perf_counter()
         progress = Progress()
@@ -88,9 +88,13 @@ class Local:
     def text(self) -> "Text":
         """Vocabulary and chat template; opened when first asked for."""
         if not hasattr(self, "_text"):
+            from appliance.chat_template import choose
+            from engine.models.registry import architecture
             from engine.text import open_text
 
-            self._text: Text = open_text(self.header)
+            text = open_text(self.header)
+            choose(text, self.settings, architecture(self.header))
+            self._text: Text = text
         return self._text
 
     def close(self) -> None:
@@ -111,7 +115,9 @@ class Local:
 
         text = self.text
         if text.chat_template is None:
-            raise UnsupportedModel("this model has no chat template; give it plain text with --raw")
+            raise UnsupportedModel(
+                "this model has no chat template; give it plain text with --raw, or a template with --chat-template"
+            )
         vocab = text.vocab
         rendered = render_now(text.chat_template, messages, add_generation_prompt=True,
                               bos_token=text.name(vocab.bos_id), eos_token=text.name(vocab.eos_id))  # fmt: skip

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.flags import ENGINE, MODEL, SAMPLING, add_settings, resolved
+from appliance.cli.flags import ENGINE, MODEL, SAMPLING, TEMPLATE, add_settings, resolved
 from appliance.cli.local import End, Local, Prefill, Token, checked_text, read_text
 from appliance.cli.progress import Progress
 from appliance.cli.stats import lines, spent_json
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stats", action="store_true",
                         help="on stderr: where the weights are, time of a token by part, bytes read, page faults")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of text")
-    add_settings(parser, MODEL, ENGINE, SAMPLING)
+    add_settings(parser, MODEL, ENGINE, TEMPLATE, SAMPLING)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -38,7 +38,7 @@ PLANNED = {
     "'colibri profile rehearse' has shown what its longest input takes",
 }
 # Texts for people and models; the others are names, and go into headers and log lines.
-LINES = ("handover", "warmup_prompt")
+LINES = ("handover", "warmup_prompt", "chat_template")
 # What other programs and older papers call these keys; difflib would not find them.
 ALSO = {
     "context": "ctx_size", "ctx": "ctx_size", "n_ctx": "ctx_size", "num_ctx": "ctx_size", "context_length": "ctx_size",

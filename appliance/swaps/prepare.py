@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from appliance import logs
+from appliance.chat_template import choose
 from appliance.life import WorkerSpec
 from appliance.machine.numa import bound_to, prefix
 from appliance.machine.rates import with_rates
@@ -109,9 +110,11 @@ def prepare(
         log.warning("%s", warning)
     options |= {"n_ctx": planned.n_ctx, "load_mode": planned.load_mode, "is_served": True}
     text = open_text(gguf)
-    if text.chat_template is not None:
+    if said := choose(text, settings, name):
+        log.info("%s", said)
+    for template in filter(None, (text.chat_template, text.tool_template)):
         try:
-            check(text.chat_template)
+            check(template)
         except TemplateError as error:
             # Completions can still be served; each chat request is told the same.
             log.warning("%s", error.message)
