@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 # general.architecture -> module of the family
 ARCHITECTURES = {
+    "llama": "engine.models.llama",
     "bitnet": "engine.models.bitnet",
     "bitnet-b1.58": "engine.models.bitnet",
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
-    "llama": "engine.models.llama",
     "olmoe": "engine.models.olmoe",
     "phi3": "engine.models.phi3",
+    "qwen2": "engine.models.qwen2",
     "qwen2moe": "engine.models.qwen2moe",
     "qwen3": "engine.models.qwen3",
     "qwen3moe": "engine.models.qwen3",

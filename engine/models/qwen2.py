@@ -1,0 +1,46 @@
+"""Qwen2 and Qwen2.5: a llama with biases of queries, keys and values. Not here: experts (qwen2moe.py), windows.
+
+    x = embed(tokens)
+    each layer:   x += o(attend(rope(q(n) + b_q), rope(k(n) + b_k), v(n) + b_v))   with n = norm(x)
+                  x += down(silu(gate(n)) * up(n))                                 with n = norm(x)
+    logits = output(norm(x))
+
+Qwen team 2024 (arXiv:2407.10671). Rotation turns halves, not neighbours.
+"""
+
+from typing import TYPE_CHECKING
+
+from engine.models.attention import Attention
+from engine.models.claims import Scope
+from engine.models.decoder import Decoder
+from engine.models.ffn import Gated
+from engine.models.keys import Keys
+from engine.models.shape import DecoderShape
+
+if TYPE_CHECKING:
+    from engine.models.parts import Parts
+
+
+def read(keys: Keys) -> DecoderShape:
+    return DecoderShape.of(keys)
+
+
+class Layer:
+    def __init__(self, at: Scope, s: DecoderShape) -> None:
+        self.attn_norm = at.vector("attn_norm", s.n_embd)
+        self.attention = Attention.claim(at, s, biased="qkv")
+        self.ffn_norm = at.vector("ffn_norm", s.n_embd)
+        self.ffn = Gated.claim(at, s.n_embd, s.n_ff)
+
+
+class Model(Decoder):
+    layer = Layer
+
+    def record(self, parts: "Parts") -> None:
+        table = parts.rotation(self.rope_factors)
+        self.open(parts)
+        for i, w in enumerate(self.layers):
+            w.attention.record(parts, parts.norm(w.attn_norm, *w.attention.inputs), i, table, neox=True)
+            w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
+            parts.layer()
+        self.close(parts)
