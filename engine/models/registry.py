@@ -22,6 +22,7 @@ ARCHITECTURES = {
     "bitnet-b1.58": "engine.models.bitnet",
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
+    "olmo2": "engine.models.olmo2",
     "olmoe": "engine.models.olmoe",
     "phi3": "engine.models.phi3",
     "qwen2": "engine.models.qwen2",
