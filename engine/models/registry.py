@@ -22,6 +22,8 @@ ARCHITECTURES = {
     "bitnet-b1.58": "engine.models.bitnet",
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
+    "granite": "engine.models.granite",
+    "granitemoe": "engine.models.granite",
     "olmo2": "engine.models.olmo2",
     "olmoe": "engine.models.olmoe",
     "phi3": "engine.models.phi3",
