@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 # general.architecture -> module of the family
 ARCHITECTURES = {
-    "llama": "engine.models.llama",
     "bitnet": "engine.models.bitnet",
     "bitnet-b1.58": "engine.models.bitnet",
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
+    "glm4moe": "engine.models.glm4moe",
     "granite": "engine.models.granite",
     "granitemoe": "engine.models.granite",
+    "llama": "engine.models.llama",
     "olmo2": "engine.models.olmo2",
     "olmoe": "engine.models.olmoe",
     "phi3": "engine.models.phi3",
