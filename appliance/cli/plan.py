@@ -32,6 +32,7 @@ from appliance.settings import Settings
 from appliance.swaps.planning import Look, look
 from engine.budget import Machine, budget_of
 from engine.errors import BadModelFile, DoesNotFit
+from engine.gguf.split import one_each
 from engine.planner import Plan, Row
 
 NAME = "plan"
@@ -118,7 +119,7 @@ def _value(row: Row) -> str:
 
 
 def _rank(folder: Path, settings: Settings, as_json: bool, is_measured: bool) -> int:
-    files = sorted(path for path in folder.glob("*.gguf") if path.is_file())
+    files = one_each(sorted(path for path in folder.glob("*.gguf") if path.is_file()))
     if not files:
         raise BadModelFile(f"{folder} holds no file named *.gguf; name another folder, or one of the folders in it")
     if is_measured:

@@ -10,6 +10,7 @@ from engine.errors import BadModelFile, ColibriError
 from engine.footprint import ModelFacts
 from engine.gguf.layout import quoted
 from engine.gguf.reader import read_gguf
+from engine.gguf.split import siblings
 from engine.models.shape import DecoderShape
 from engine.text import open_text
 
@@ -21,12 +22,13 @@ _lock = threading.Lock()
 
 
 def identity(path: Path) -> Identity:
-    """What tells one version of a file from another without reading it; empty when it is not there."""
+    """What tells one version of a file, with all parts of its model, from another without reading it; empty when one is
+    not there."""
     try:
-        found = path.stat()
+        found = [part.stat() for part in siblings(path)]
     except (OSError, ValueError):
         return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return tuple(fact for each in found for fact in (each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns))
 
 
 def facts_of(path: Path) -> ModelFacts:

@@ -21,6 +21,7 @@ from appliance.swaps.plan_checks import Check, checks_of
 from engine.budget import Machine, in_words, threads_for
 from engine.errors import ColibriError
 from engine.footprint import ModelFacts
+from engine.gguf.split import model_name
 from engine.planner import Plan, PlanRequest, assess
 from engine.planner.beside import draft_bytes
 from engine.planner.forecast import heat_of
@@ -237,7 +238,7 @@ def _side_effects(
 
 def _names(seen: Look) -> set[str]:
     """Under which a model answers."""
-    public = seen.settings.alias or (seen.path.name.removesuffix(".gguf") if seen.path else None)
+    public = seen.settings.alias or (model_name(seen.path) if seen.path else None)
     return {name for name in (public, *seen.settings.aliases) if name}
 
 

@@ -19,6 +19,7 @@ from appliance.swaps.planning import with_draft
 from appliance.templates import check
 from engine.errors import ModelNotFound, TemplateError
 from engine.gguf.reader import read_gguf
+from engine.gguf.split import model_name
 from engine.models.registry import architecture
 from engine.models.shape import DecoderShape
 from engine.planner import Machine, PlanRequest, plan
@@ -123,7 +124,7 @@ def prepare(
         "n_embd": shape.n_embd, "n_params": sum(t.k * t.n_rows for t in gguf.tensors.values()), "size": gguf.n_bytes,
         "load_mode": planned.load_mode, "type_k": asked.type_k, "type_v": asked.type_v,
     }  # fmt: skip
-    public = settings.alias or path.name.removesuffix(".gguf")
+    public = settings.alias or model_name(path)
     model = ServedModel(public, int(path.stat().st_mtime), meta, tuple(a for a in settings.aliases if a != public))
     facts = ("n_ctx", "type_k", "type_v", "batch_size", "ubatch_size", "n_parallel", "load_mode")
     promised = {fact: options[fact] for fact in facts}

@@ -39,8 +39,21 @@ class TensorInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One of the files that hold a model: its bytes are those from `begin` on."""
+
+    path: Path
+    begin: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class GgufFile:
-    """A checked header: every tensor lies whole inside the file and on nobody else's bytes."""
+    """A checked header: every tensor lies whole inside the file and on nobody else's bytes.
+
+    A model in several files (split.py) is one of `n_bytes` with several `parts`; `path` is the first, and `version`,
+    `alignment`, `data_offset` are its.
+    """
 
     path: Path
     version: int
@@ -50,25 +63,22 @@ class GgufFile:
     alignment: int
     data_offset: int
     n_bytes: int
+    parts: tuple[Part, ...]
 
 
 def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
     """Read and check a header; BadModelFile or UnsupportedTensorType in one sentence, beginning with the file's name.
 
-    Strings are text; bytes that are not UTF-8 survive as surrogate escapes.
+    Any part of a model in several files names the whole. Strings are text; bytes that are not UTF-8 survive as
+    surrogate escapes.
     """
     path = Path(path)
     from engine.gguf.scattered import gathered
+    from engine.gguf.split import joined
 
     name = quoted(path.name, 120)
     try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise BadModelFile("a folder was given where one GGUF file is expected; name the file in it")
-        if not stat.S_ISREG(found.st_mode):
-            raise BadModelFile("not a regular file; give a GGUF file on disk")
-        with path.open("rb") as file:
-            return gathered(parse_gguf(path, file, os.fstat(file.fileno()).st_size))
+        return gathered(joined(_read_one(path), _read_one))
     except BadModelFile as error:
         raise type(error)(f"{name}: {error}") from None
     except FileNotFoundError:
@@ -76,6 +86,16 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable path"
         raise BadModelFile(f"{name}: cannot be read ({reason.lower()})") from None
+
+
+def _read_one(path: Path) -> GgufFile:
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise BadModelFile("a folder was given where one GGUF file is expected; name the file in it")
+    if not stat.S_ISREG(found.st_mode):
+        raise BadModelFile("not a regular file; give a GGUF file on disk")
+    with path.open("rb") as file:
+        return parse_gguf(path, file, os.fstat(file.fileno()).st_size)
 
 
 def parse_gguf(path: Path, file: BinaryIO, n_bytes: int) -> GgufFile:
@@ -110,7 +130,8 @@ class _Header:
         entries = [self._tensor(i, n_tensors) for i in range(n_tensors)]
         data_offset = lay.padded(self.pos, alignment)
         tensors = _placed(entries, alignment, data_offset, self.n_bytes)
-        return GgufFile(self.path, version, metadata, kinds, tensors, alignment, data_offset, self.n_bytes)
+        whole = (Part(self.path, 0, self.n_bytes),)
+        return GgufFile(self.path, version, metadata, kinds, tensors, alignment, data_offset, self.n_bytes, whole)
 
     def _head(self) -> tuple[int, int, int]:
         head = self.file.read(min(1 << 20, self.n_bytes))

@@ -12,7 +12,7 @@ lost (reproduced by the prototype). Posts come one after the other, never two at
 way. A wait looks at the step's cancel and error words; who sets one wakes the waiters with `nudge`.
 """
 
-from engine.kernels.disk import DONTNEED, fadvise, read_at
+from engine.kernels.disk import drop_at, read_at
 from engine.kernels.jit import inner, kernel, op
 from engine.kernels.simd import ld_i64, st_i64
 from engine.kernels.step import CANCEL, ERROR
@@ -98,7 +98,7 @@ def read_on(ring):
         fd, offset, length = ld_i64(r + FD), ld_i64(r + OFFSET), ld_i64(r + LENGTH)
         code = read_at(fd, ld_i64(r + TO), length, offset, ld_i64(r + NEEDED))
         if ld_i64(r + DROP) != 0:
-            fadvise(fd, offset, length, DONTNEED)
+            drop_at(fd, offset, length)
         if code != 0:
             note_fault(ring, code, offset)
         atomic_add(ring + BYTES, length)

@@ -60,18 +60,7 @@ def architecture(gguf: GgufFile) -> str:
     part = gguf.metadata.get("general.type", "model")
     if part != "model":
         raise UnsupportedModel(f"this file is a part of a model (general.type {quoted(str(part))}), not a whole one")
-    _refuse_split(gguf)
     if name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise UnsupportedModel(f"the architecture {quoted(name)} is not supported; supported: {known}")
     return name
-
-
-def _refuse_split(gguf: GgufFile) -> None:
-    n = gguf.metadata.get("split.count", 0)
-    if isinstance(n, int) and n > 1:
-        no = gguf.metadata.get("split.no", 0)
-        which = no + 1 if isinstance(no, int) else "?"
-        raise UnsupportedModel(
-            f"this is part {which} of a model in {n} files; join them first (llama-gguf-split --merge)"
-        )

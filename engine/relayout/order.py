@@ -65,6 +65,10 @@ def expert_layers(gguf: GgufFile) -> list[ExpertLayer]:
     """The layers that have experts, ascending; UnsupportedModel for a file without any, UsageError for a copy."""
     if is_scattered(gguf):
         raise UsageError(f"{quoted(gguf.path.name, 120)} was laid out anew before; turn it back with --back first")
+    if len(gguf.parts) > 1:
+        raise UsageError(
+            f"{quoted(gguf.path.name, 120)} is one of {len(gguf.parts)} files; only a model in one is laid out"
+        )
     found: dict[int, dict[str, TensorInfo]] = {}
     for name, tensor in gguf.tensors.items():
         if match := EXPERTS.fullmatch(name):

@@ -121,7 +121,9 @@ class ExpertCache:
         words[fetch.PARTS // 8 : fetch.PARTS // 8 + 3] = np.cumsum([0, *rooms[:2]])
 
     def _are_stretches(self, layer: int) -> bool:
-        """Whether each expert lies in the file as one stretch that a slot has room for: gate, up, down."""
+        """Whether each expert lies in one file as one stretch that a slot has room for: gate, up, down."""
+        if len(self.origin.parts) > 1:
+            return False
         begins, sizes = self.sources[layer], self.sizes[layer]
         gaps = begins[:, 1:] - begins[:, :2] - sizes[:2]
         lengths = begins[:, 2] + sizes[2] - begins[:, 0] // BLOCK * BLOCK

@@ -5,28 +5,24 @@ refused: here it is an assertion.
 """
 
 import importlib
-import mmap
 from dataclasses import replace
 
 import numpy as np
 
-from engine.errors import BadModelFile
 from engine.gguf.reader import GgufFile, TensorInfo
 from engine.kernels.regions import live
+from engine.weights.mapped import mapped
 from engine.weights.tensor import ExpertMatrix, Matrix, Table, Vector
 from engine.weights.watch import Watch
 
 
 class Store:
-    """Claims by name; `matrices`, `vectors` and `tables` list what placement may move. `close` unmaps the file.
-    `watch` knows whether it is still the file whose header was read."""
+    """Claims by name; `matrices`, `vectors` and `tables` list what placement may move. `close` unmaps the file, or the
+    files of a model in several. `watch` knows whether they are still those whose headers were read."""
 
     def __init__(self, gguf: GgufFile) -> None:
-        self.gguf, self.watch = gguf, Watch(gguf.path)
-        with gguf.path.open("rb") as file:
-            if not self.watch.is_of(file.fileno()) or self.watch.n_bytes != gguf.n_bytes:
-                raise BadModelFile(f"{gguf.path.name} changed while it was being loaded; load it again")
-            self.map = mmap.mmap(file.fileno(), gguf.n_bytes, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
+        self.gguf, self.watch = gguf, Watch(*(part.path for part in gguf.parts))
+        self.map = mapped(gguf.parts, self.watch.is_of)
         self.bytes = np.frombuffer(self.map, np.uint8)
         self.base = int(self.bytes.ctypes.data)
         self.matrices: list[Matrix] = []

@@ -138,7 +138,7 @@ def place_streamed(
     store: Store, pinned_bytes: int, ring_bytes: int, on_progress: Callable[[int, int], None]
 ) -> Stream:
     """Pin and pack what stays, describe the rest; on_progress(bytes done, of all). BadModelFile when reading fails."""
-    origin = Origin(store.watch)
+    origin = Origin(store.gguf.parts, store.watch)
     matrices = [m for m in store.matrices if "_exps" not in m.name]  # experts have a cache
     plan = split([Extent(m.name, m.panel_bytes, m.n // 8) for m in matrices], pinned_bytes, ring_bytes)
     try:

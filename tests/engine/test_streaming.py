@@ -180,7 +180,7 @@ def test_reading_leaves_the_page_cache_alone(tmp_path, monkeypatch, is_direct):
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if not is_direct:
-        monkeypatch.setattr(origin, "_open_direct", lambda _path: (-1, False))
+        monkeypatch.setattr(origin, "_open_direct", lambda _path: -1)
     engine = streamed(path, pinned=30 * MIB, ring=16 * MIB)
     if engine._m.stream.origin.is_direct == is_direct:
         engine.last_logits(IDS)

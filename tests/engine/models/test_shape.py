@@ -115,7 +115,7 @@ def test_a_missing_key_is_named(key: str, tmp_path: Path) -> None:
         (GOOD.put("general.architecture", STR, raw.string("../../etc")), "'../../etc' is not supported"),
         (GOOD.put("general.architecture", STR, raw.string("mamba")), "; supported: "),
         (GOOD.put("general.type", STR, raw.string("adapter")), "a part of a model"),
-        (GOOD.put("split.count", U32, raw.u32(3)), "part 1 of a model in 3 files"),
+        (GOOD.put("split.count", U32, raw.u32(3)), "part of a model in '3' files"),
         (GOOD.put("tokenizer.ggml.scores", ARR, raw.array(F32, 10, raw.f32(0) * 10)), "scores has 10 entries"),
         (GOOD.put("tokenizer.ggml.tokens", ARR, raw.strings(["a"] * 41)), "tokens has 41 entries"),
         (GOOD.put("tokenizer.ggml.tokens", STR, raw.string("a")), "tokens is no array"),

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from engine.errors import BadModelFile
+from engine.gguf.reader import Part
 from engine.weights import origin
 from engine.weights.origin import Origin
 from engine.weights.watch import Watch
@@ -18,8 +19,8 @@ def opened(request, tmp_path, monkeypatch):
     path = tmp_path / "some.gguf"
     path.write_bytes(DATA)
     if request.param != "direct":
-        monkeypatch.setattr(origin, "_open_direct", lambda _path: (-1, False))
-    found = Origin(Watch(path))
+        monkeypatch.setattr(origin, "_open_direct", lambda _path: -1)
+    found = Origin([Part(path, 0, len(DATA))], Watch(path))
     if request.param == "direct" and not found.is_direct:
         found.close()
         pytest.skip("this file system takes no direct reads")
@@ -49,7 +50,7 @@ def test_a_file_that_was_exchanged_before_it_is_read_is_refused(tmp_path):
     path.write_bytes(DATA)
     os.utime(path, ns=(1, 1))
     with pytest.raises(BadModelFile, match="changed while it was being loaded"):
-        Origin(watch)
+        Origin([Part(path, 0, len(DATA))], watch)
 
 
 def test_a_file_system_without_direct_reads_is_found_out(tmp_path, monkeypatch):
@@ -62,5 +63,5 @@ def test_a_file_system_without_direct_reads_is_found_out(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "preadv", refuse)
     before = len(os.listdir("/proc/self/fd"))
-    assert origin._open_direct(path) == (-1, False)
+    assert origin._open_direct(path) == -1
     assert len(os.listdir("/proc/self/fd")) == before

@@ -19,11 +19,11 @@ def test_what_happens_to_the_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "some.gguf"
     path.write_bytes(DATA)
     watch = Watch(path)
-    assert (watch.n_bytes, watch.complaint()) == (len(DATA), None)
+    assert watch.complaint() is None
     with path.open("r+b") as file:
-        assert watch.is_of(file.fileno())
+        assert watch.is_of(0, file.fileno())
         file.truncate(5000)
-        assert not watch.is_of(file.fileno())
+        assert not watch.is_of(0, file.fileno())
     assert told(watch) == (ModelFileChanged, "was cut from 13,065 to 5,000 bytes while it was in use; load it again")
     path.write_bytes(DATA)
     os.utime(path, ns=(1, 1))
