@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ARCHITECTURES = {
     "bitnet": "engine.models.bitnet",
     "bitnet-b1.58": "engine.models.bitnet",
+    "deepseek2": "engine.models.deepseek2",
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
     "glm4moe": "engine.models.glm4moe",
