@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from appliance.chat_template import required
 from appliance.request import GenerateRequest, Lane
+from appliance.speech.speech import PLAIN, Speech
+from appliance.speech.toolset import ToolSet, listen, shown_ids
 from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.sampling import Sampling
 from engine.text import Text
@@ -47,6 +49,13 @@ class Wish:
     lane: Lane = "interactive"
 
 
+class Prompt(NamedTuple):
+    """Token ids, and how the answer to them is read."""
+
+    ids: list[int]
+    speech: Speech = PLAIN
+
+
 class Admission:
     """The text side of one model: `text` is its tokenizer and template, `n_ctx` the context that will be allocated.
     `threads` are those of the admission before, which is asked on until its last request is through."""
@@ -58,6 +67,7 @@ class Admission:
         self._renderer = renderer
         self._defaults = defaults
         self._n_predict = n_predict
+        self._marks: dict[object, tuple[int, ...]] = {}
         self.threads = threads or ThreadPoolExecutor(TOKENISERS, thread_name_prefix="tokenise")
 
     def close(self) -> None:
@@ -91,9 +101,15 @@ class Admission:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.threads, self.text.encode, text, add_special, parse_special)
 
-    async def chat_ids(self, messages: list[dict[str, Any]], extra: dict[str, Any] | None = None) -> list[int]:
-        """Ids of a conversation, with exactly one begin token when the template or the file asks for one."""
-        return await self.encode(await self.render(messages, extra=extra), add_special=True, parse_special=True)
+    async def chat(
+        self, messages: list[dict[str, Any]], *, extra: dict[str, Any] | None = None, toolset: ToolSet | None = None,
+        splits: bool = True,
+    ) -> "Prompt":  # fmt: skip
+        """A conversation, with exactly one begin token when the template or the file asks for one."""
+        tools = [dict(tool) for tool in toolset.tools] if toolset else None
+        rendered = await self.render(messages, tools=tools, extra=extra)
+        text, speech = listen(required(self.text, bool(toolset)), rendered, toolset, splits)
+        return Prompt(await self.encode(text, add_special=True, parse_special=True), speech)
 
     async def prompt_ids(self, prompt: str | Sequence[int]) -> list[int]:
         """Ids of a raw prompt; given ids are checked against the vocabulary and taken as they are.
@@ -108,7 +124,7 @@ class Admission:
                 raise InvalidParameter(f"token id {token} is outside the vocabulary of {n_vocab}", param="prompt")
         return list(prompt)
 
-    def requests(self, ids: list[int], wish: Wish, name: str) -> list[GenerateRequest]:
+    def requests(self, ids: list[int], wish: Wish, name: str, speech: Speech = PLAIN) -> list[GenerateRequest]:
         """`wish.n` generations for one prompt, named `name-0`, `name-1` …; with a seed each gets its own, one higher.
 
         Raises ContextLengthExceeded when the prompt leaves no room for one token, InvalidParameter for a sampler's
@@ -124,7 +140,7 @@ class Admission:
         first = GenerateRequest(
             id=f"{name}-0", prompt_ids=ids, sampling=sampling, model=wish.model, max_tokens=min([room, *limits]),
             stop=wish.stop, ignore_eos=wish.ignore_eos, n_logprobs=wish.n_logprobs, skip_special=wish.skip_special,
-            return_progress=wish.return_progress, lane=wish.lane,
+            return_progress=wish.return_progress, lane=wish.lane, shown=self._shown(speech), speech=speech,
         )  # fmt: skip
         more = [
             replace(first, id=f"{name}-{i}", sampling=replace(sampling, seed=(sampling.seed + i) % (1 << 64)))
@@ -138,6 +154,12 @@ class Admission:
         sampling = replace(self._defaults, **wish.sampling)
         sampling.validate(self.text.vocab.n_vocab)
         return sampling
+
+    def _shown(self, speech: Speech) -> tuple[int, ...]:
+        key = speech.thought, speech.form
+        if key not in self._marks:  # a walk through the vocabulary, 5 ms for 150k tokens
+            self._marks[key] = shown_ids(self.text.vocab, speech)
+        return self._marks[key]
 
     @cached_property
     def _longest(self) -> int:

@@ -32,18 +32,18 @@ SMALLEST_LOGPROB = -9999.0
 def generate_frame(request: GenerateRequest) -> Frame:
     sampling = {f.name: getattr(request.sampling, f.name) for f in fields(request.sampling)}
     sampling["logit_bias"] = list(request.sampling.logit_bias.items())  # a JSON object would turn the ids into text
-    values = {f.name: getattr(request, f.name) for f in fields(request)}
+    values = {f.name: getattr(request, f.name) for f in fields(request) if f.name != "speech"}
     return {"type": "generate", **values, "sampling": sampling}
 
 
 def read_generate(frame: Frame) -> GenerateRequest:
     """The request in a generate frame; raises WireError for one of another shape."""
     try:
-        values = {f.name: frame[f.name] for f in fields(GenerateRequest)}
+        values = {f.name: frame[f.name] for f in fields(GenerateRequest) if f.name != "speech"}
         sampling = dict(values["sampling"])
         sampling["logit_bias"] = {int(token): float(bias) for token, bias in sampling["logit_bias"]}
         values["sampling"] = Sampling(**sampling)
-        values["stop"] = tuple(values["stop"])
+        values["stop"], values["shown"] = tuple(values["stop"]), tuple(values["shown"])
         return GenerateRequest(**values)
     except (KeyError, TypeError, ValueError) as error:
         raise WireError(f"a generate frame is malformed: {type(error).__name__} {error}") from None

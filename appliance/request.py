@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from appliance.speech.speech import PLAIN, Speech
 from engine.sampling import Sampling
 
 Lane = Literal["interactive", "fallback", "batch"]
@@ -24,7 +25,8 @@ class GenerateRequest:
     `max_tokens` None means as many as the context holds. `stop` are the strings that end the answer, none of which is
     ever sent. `n_logprobs` 0 sends none; k > 0 sends the chosen token's and the k likeliest alternatives (give 1 and
     ignore `top` for "logprobs without alternatives"). `deadline_ms` counts from submission: a request that cannot start
-    by then is refused. `continues` marks a further choice of an answer that has begun.
+    by then is refused. `continues` marks a further choice of an answer that has begun. `shown` are ids of special
+    tokens that are text all the same; `speech` says how the text is to be read, which is no business of the worker's.
     """
 
     id: str
@@ -40,6 +42,8 @@ class GenerateRequest:
     lane: Lane = "interactive"
     deadline_ms: int | None = None
     continues: bool = False
+    shown: tuple[int, ...] = ()
+    speech: Speech = PLAIN
 
 
 @dataclass(frozen=True, slots=True)

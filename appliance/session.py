@@ -87,7 +87,8 @@ class Session:
                 n_ctx=engine.info.n_ctx,
             )
         self._text = TextStream(self._vocab, stop=request.stop, skip_special=request.skip_special,
-                                after=request.prompt_ids[-1] if request.prompt_ids else None)  # fmt: skip
+                                after=request.prompt_ids[-1] if request.prompt_ids else None,
+                                shown=request.shown)  # fmt: skip
         n_predict = room if request.max_tokens is None else min(request.max_tokens, room)
         if n_predict < 1:
             return self._done("length", None, 0, request.sampling.seed)
@@ -180,7 +181,7 @@ class Session:
 
     def _vocab_is_silent(self, token: int) -> bool:
         """A token that never shows: nothing to wait for, unless others wait already."""
-        return len(self._pending) == 1 and self.request.skip_special and self._vocab.is_special(token)
+        return len(self._pending) == 1 and self._text.skips(token)
 
     def _logprob(self, out: Any) -> TokenLogprob:
         def entry(token: int, logprob: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:

@@ -13,16 +13,18 @@ from typing import Any
 
 from aiohttp import web
 
-from appliance.admission import Wish
+from appliance.admission import Prompt, Wish
 from appliance.api.body import read_object
+from appliance.api.chat_shape import ChatShape
 from appliance.api.errors import public
 from appliance.api.fields import parse
 from appliance.api.generation import END, Generation, Identity, Limits, View, position
 from appliance.api.preconditions import idempotency_key
 from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, Sampled
 from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
-from appliance.api.shapes import Answer, ChatShape, CompletionShape, Shape
+from appliance.api.shapes import Answer, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
+from appliance.api.tools import chosen
 from appliance.request import Done, GenerateRequest, Piece, Prefill
 from engine.errors import ColibriError, ContextLengthExceeded, InvalidParameter, ModelNotFound, TemplateError
 from engine.sampling import Sampling
@@ -37,7 +39,7 @@ SAMPLING_FIELDS = (
 )  # fmt: skip
 OTHERS_MAY = (ContextLengthExceeded, ModelNotFound, TemplateError)
 """What one profile refuses and another may serve."""
-Prompts = Callable[[], Awaitable[list[list[int]]]]
+Prompts = Callable[[], Awaitable[list[Prompt]]]
 
 
 async def chat(request: web.Request) -> web.StreamResponse:
@@ -46,11 +48,14 @@ async def chat(request: web.Request) -> web.StreamResponse:
     body, raw = await read_object(request, services.body_cap)
     ask = parse(ChatRequest, body)
     n_top = ask.top_logprobs or 0 if ask.logprobs else ask.n_probs or None
-    notes = [f"{name} is accepted and changes nothing here" for name in ("store", "reasoning_effort") if body.get(name)]
+    notes = ["store is accepted and changes nothing here"] if ask.store else []
+    # The tools as they were sent: templates write them into the prompt.
+    toolset = chosen(body["tools"] if ask.tools else None, ask.tool_choice, ask.parallel_tool_calls)
 
-    async def prompts() -> list[list[int]]:
+    async def prompts() -> list[Prompt]:
         messages = [message.plain() for message in ask.messages]
-        return [await services.admission.chat_ids(messages, ask.chat_template_kwargs)]
+        splits = ask.reasoning_format != "none"
+        return [await services.admission.chat(messages, extra=ask.variables(), toolset=toolset, splits=splits)]
 
     generation = await _generation(request, raw, ask, lambda: _wish(services, ask, n_top), prompts)
     shape = ChatShape(**_common(generation, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier)
@@ -67,8 +72,8 @@ async def complete(request: web.Request) -> web.StreamResponse:
         text = f"{len(given)} prompts with {ask.n or 1} answers each are more than {MAX_CHOICES} answers; send fewer"
         raise InvalidParameter(text, param="prompt")
 
-    async def prompts() -> list[list[int]]:
-        return [await services.admission.prompt_ids(prompt) for prompt in given]
+    async def prompts() -> list[Prompt]:
+        return [Prompt(await services.admission.prompt_ids(prompt)) for prompt in given]
 
     pinned = None if all(isinstance(prompt, str) for prompt in given) else services.swapper.in_force
 
@@ -128,8 +133,8 @@ async def _generation(
         wish = wished()
         requests: list[GenerateRequest] = []
         try:
-            for i, ids in enumerate(await prompts()):
-                requests += services.admission.requests(ids, wish, f"{name}-{i}")
+            for i, prompt in enumerate(await prompts()):
+                requests += services.admission.requests(prompt.ids, wish, f"{name}-{i}", prompt.speech)
         except ContextLengthExceeded as error:
             error.param = field
             raise
@@ -173,11 +178,12 @@ async def _plain(request: web.Request, generation: Generation, shape: Shape) -> 
             if item is None:
                 continue
             index, event = item
-            answer = answers.setdefault(index, Answer())
+            if index not in answers:
+                answers[index] = shape.new_answer(index)
             if isinstance(event, Piece):
-                answer.add(event)
+                answers[index].add(event)
             elif isinstance(event, Done):
-                answer.done = event
+                answers[index].end(event)
     return web.Response(body=dumps(shape.plain(answers)), content_type="application/json")
 
 
@@ -217,12 +223,14 @@ async def _relay(
             if (first := shape.opening(index)) is not None:
                 await stream.send(first)
         if isinstance(event, Piece) and (event.text or event.logprobs):
-            await stream.send(shape.piece(index, event))
+            for chunk in shape.pieces(index, event):
+                await stream.send(chunk)
         elif isinstance(event, Prefill) and shows_progress:
             await stream.send(shape.progress(index, event))
         elif isinstance(event, Done):
             dones[index] = event
-            await stream.send(shape.closing(index, event))
+            for chunk in shape.closing(index, event):
+                await stream.send(chunk)
     return dones
 
 

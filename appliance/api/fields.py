@@ -36,10 +36,10 @@ def _first_mode(value: Any) -> bool:
 
 
 UNBUILT: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "tools": (_nothing, "tool calls are not supported by this version"),
-    "functions": (_nothing, "function calls are not supported by this version"),
-    "tool_choice": (_no_call, "tool calls are not supported by this version; only 'none' and 'auto' are taken"),
-    "function_call": (_no_call, "function calls are not supported by this version; only 'none' and 'auto' are taken"),
+    "tools": (_nothing, "tools are for chats; send the messages to /v1/chat/completions"),
+    "functions": (_nothing, "functions have been replaced by tools"),
+    "tool_choice": (_no_call, "tools are for chats; send the messages to /v1/chat/completions"),
+    "function_call": (_no_call, "it has been replaced by tool_choice"),
     "grammar": (_nothing, "grammars are not supported by this version"),
     "json_schema": (_nothing, "schemas are not supported by this version"),
     "structured_outputs": (_nothing, "structured outputs are not supported by this version"),

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from appliance.api.errors import AnswerTimeout, public
 from appliance.metrics import Metrics
 from appliance.request import Done, Event, GenerateRequest, Piece, Queued
+from appliance.speech.speech import PLAIN, Speech
 from appliance.ticket import Ticket
 from engine.errors import Busy, ColibriError, QueueFull, Unavailable
 
@@ -96,6 +97,10 @@ class Generation:
         """Whether an engine has taken it."""
         return bool(self.fingerprint)
 
+    def speech(self, index: int) -> Speech:
+        """How the answer with this number is to be read."""
+        return self.requests[index].speech if index < len(self.requests) else PLAIN
+
     def view(self) -> "View":
         """A viewer that sees everything from the first event on; use it as an async context."""
         return View(self)
@@ -148,6 +153,7 @@ class Generation:
             self.error = error
             return
         metrics.handed_over(error.code)
+        self.requests = [replace(request, speech=PLAIN) for request in self.requests]  # no model wrote it
         self._add(0, Piece(text, []))
         self._add(0, Done("stop", None, 0, 0, 0, {}, None, handoff=error.code))
 

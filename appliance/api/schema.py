@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from appliance.api.body import json_name
-from appliance.api.tools import Tools
+from appliance.api.tools import NamedTool, Tools
 
 MAX_CHOICES = 8
 """Answers of one request, computed one after the other."""
@@ -237,6 +237,12 @@ class ResponseFormat(BaseModel):
     type: Literal["text"]
 
 
+ToolChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], Tag("<string>")] | Annotated[NamedTool, Tag("<object>")],
+    _one_of(string="<string>", object="<object>"),
+]
+
+
 class ChatRequest(Sampled):
     """POST /v1/chat/completions."""
 
@@ -246,9 +252,14 @@ class ChatRequest(Sampled):
     n_probs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="llama-server's word for top_logprobs")
     chat_template_kwargs: dict[str, Any] | None = None
     response_format: ResponseFormat | None = None
-    parallel_tool_calls: bool | None = None
+    tools: Tools | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = Field(None, description="false: at most one call in an answer")
     service_tier: str | None = None
-    reasoning_effort: str | None = None
+    reasoning_effort: str | None = Field(None, description="for the chat template; none: enable_thinking false too")
+    reasoning_format: Literal["none", "auto", "deepseek"] | None = Field(
+        None, description="none leaves reasoning in content; else it is reasoning_content"
+    )
     store: bool | None = None
     modalities: Annotated[list[Literal["text"]], Field(fail_fast=True)] | None = None
 
@@ -257,6 +268,13 @@ class ChatRequest(Sampled):
         if self.top_logprobs is not None and not self.logprobs:
             raise PydanticCustomError("top_logprobs", "top_logprobs needs logprobs: true")
         return self
+
+    def variables(self) -> dict[str, Any]:
+        """What the template gets beside messages and tools; chat_template_kwargs has the last word."""
+        effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
+        if self.reasoning_effort == "none":
+            effort["enable_thinking"] = False  # type: ignore[assignment]
+        return {**effort, **(self.chat_template_kwargs or {})}
 
 
 class CompletionRequest(Sampled):

@@ -1,4 +1,4 @@
-"""OpenAI's answer objects, plain and in chunks, for both completion routes. Not here: HTTP, where events come from.
+"""OpenAI's answer objects, plain and in chunks: what both routes share, and /v1/completions. Not here: chats, HTTP.
 
 Whatever is ours stands beside OpenAI's fields: `timings` (llama-server's names) and `colibri` (seed, notes).
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from appliance.request import Done, Piece, Prefill, TokenLogprob
+from appliance.speech.speech import Speech
 
 
 @dataclass(slots=True)
@@ -20,8 +21,13 @@ class Answer:
     done: Done | None = None
 
     def add(self, piece: Piece) -> None:
+        """Take a piece."""
         self.text += piece.text
         self.logprobs += piece.logprobs
+
+    def end(self, done: Done) -> None:
+        """Take the end."""
+        self.done = done
 
 
 class Signed(Protocol):
@@ -31,6 +37,8 @@ class Signed(Protocol):
     created: int
     model: str
     fingerprint: str
+
+    def speech(self, index: int) -> Speech: ...
 
 
 @dataclass(kw_only=True)
@@ -59,7 +67,15 @@ class Shape(ABC):
 
     @abstractmethod
     def delta(self, index: int, piece: Piece, finish: str | None) -> dict[str, Any]:
-        """A chunk's choice."""
+        """A chunk's choice for a piece as it is."""
+
+    def new_answer(self, index: int) -> Answer:
+        """Where a choice is collected."""
+        return Answer()
+
+    def n_thought(self) -> int:
+        """Tokens that went into reasoning, of all answers."""
+        return 0
 
     # What they share
 
@@ -75,12 +91,13 @@ class Shape(ABC):
         body = {**self._head(self.chunk_object), "choices": [choice]}
         return {**body, "usage": None} if self.with_usage else body
 
-    def piece(self, index: int, piece: Piece) -> dict[str, Any]:
-        return self.chunk(self.delta(index, piece, None))
+    def pieces(self, index: int, piece: Piece) -> list[dict[str, Any]]:
+        """The chunks that a piece settles."""
+        return [self.chunk(self.delta(index, piece, None))]
 
-    def closing(self, index: int, done: Done) -> dict[str, Any]:
-        """The chunk with the finish reason, and with the timings of its answer."""
-        return {**self.chunk(self.delta(index, Piece("", []), done.finish_reason)), **self._tail(done)}
+    def closing(self, index: int, done: Done) -> list[dict[str, Any]]:
+        """The last chunks: what was held back, then the finish reason with the timings of its answer."""
+        return [{**self.chunk(self.delta(index, Piece("", []), done.finish_reason)), **self._tail(done)}]
 
     def progress(self, index: int, prefill: Prefill) -> dict[str, Any]:
         """How much of the prompt is read; for clients that asked with return_progress."""
@@ -102,7 +119,7 @@ class Shape(ABC):
             "completion_tokens": n_generated,
             "total_tokens": n_prompt + n_generated,
             "prompt_tokens_details": {"cached_tokens": sum(done.n_cached for done in prompts)},
-            "completion_tokens_details": {"reasoning_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": self.n_thought()},
         }
 
     def _head(self, kind: str) -> dict[str, Any]:
@@ -120,37 +137,6 @@ class Shape(ABC):
             ours["notes"] = list(self.notes)
         timings = {name: round(value, 3) for name, value in done.timings.items()}
         return {**({"timings": timings} if timings else {}), "colibri": ours}
-
-
-class ChatShape(Shape):
-    """/v1/chat/completions."""
-
-    plain_object = "chat.completion"
-    chunk_object = "chat.completion.chunk"
-
-    def choice(self, index: int, answer: Answer) -> dict[str, Any]:
-        return {
-            "index": index,
-            "message": {"role": "assistant", "content": answer.text, "refusal": None},
-            "logprobs": self._logprobs(answer.logprobs),
-            "finish_reason": answer.done.finish_reason if answer.done else None,
-        }
-
-    def opening(self, index: int) -> dict[str, Any] | None:
-        delta = {"role": "assistant", "content": ""}
-        return self.chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
-
-    def delta(self, index: int, piece: Piece, finish: str | None) -> dict[str, Any]:
-        delta = {"content": piece.text} if piece.text or piece.logprobs else {}
-        logprobs = self._logprobs(piece.logprobs) if piece.logprobs else None
-        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-
-    def _logprobs(self, tokens: list[TokenLogprob]) -> dict[str, Any] | None:
-        if self.n_top is None:
-            return None
-        top = [[_entry(rival) for rival in token.top[: self.n_top]] for token in tokens]
-        content = [{**_entry(token), "top_logprobs": rivals} for token, rivals in zip(tokens, top, strict=True)]
-        return {"content": content, "refusal": None}
 
 
 @dataclass(kw_only=True)
@@ -182,12 +168,12 @@ class CompletionShape(Shape):
         return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish}
 
     def _logprobs(self, index: int, tokens: list[TokenLogprob]) -> dict[str, Any]:
-        words = [_entry(token)["token"] for token in tokens]
+        words = [entry(token)["token"] for token in tokens]
         offsets = []
         for word in words:
             offsets.append(self._offset.setdefault(index, 0))
             self._offset[index] += len(word)
-        top = [{_entry(rival)["token"]: rival.logprob for rival in token.top[: self.n_top]} for token in tokens]
+        top = [{entry(rival)["token"]: rival.logprob for rival in token.top[: self.n_top]} for token in tokens]
         return {
             "tokens": words,
             "token_logprobs": [token.logprob for token in tokens],
@@ -196,5 +182,6 @@ class CompletionShape(Shape):
         }
 
 
-def _entry(token: TokenLogprob) -> dict[str, Any]:
+def entry(token: TokenLogprob) -> dict[str, Any]:
+    """A token with its logprob and bytes."""
     return {"token": token.text.decode("utf-8", "replace"), "logprob": token.logprob, "bytes": list(token.text)}

@@ -1,4 +1,4 @@
-"""The tools of a chat request, as pydantic models. Not here: calls of them.
+"""The tools of a chat request, as pydantic models. Not here: calls of them in an answer (appliance/speech).
 
 What is not named is left alone: a tool goes into the prompt as it was sent, key by key in the order given.
 """
@@ -8,6 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+
+from appliance.speech.toolset import ToolSet
+from engine.errors import InvalidParameter
 
 MAX_TOOLS = 128
 """OpenAI's own limit."""
@@ -47,6 +50,37 @@ def _once(tools: list[Tool]) -> list[Tool]:
         text = "two tools are called {name}; a call could mean either"
         raise PydanticCustomError("name_twice", text, {"name": twice})
     return tools
+
+
+class _Name(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+    name: str
+
+
+class NamedTool(BaseModel):
+    """The call that must be made."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+    type: Literal["function"]
+    function: _Name
+
+
+Choice = Literal["none", "auto", "required"] | NamedTool
+
+
+def chosen(tools: list[dict[str, Any]] | None, choice: Choice | None, parallel: bool | None) -> ToolSet | None:
+    """The tools as an answer may use them; None where it may not. InvalidParameter for a call that cannot be made."""
+    if choice == "none" or (not tools and choice in (None, "auto")):
+        return None
+    if not tools:
+        raise InvalidParameter("tool_choice asks for a call, and tools is empty; send the tools", param="tool_choice")
+    most = 1 if parallel is False else None
+    if not isinstance(choice, NamedTool):
+        return ToolSet(tools, must=choice == "required", most=most)
+    name = choice.function.name
+    if name not in (tool["function"]["name"] for tool in tools):
+        raise InvalidParameter("tool_choice names a function that is none of tools", param="tool_choice")
+    return ToolSet(tools, must=True, name=name, most=1)
 
 
 Tools = Annotated[list[Tool], Field(max_length=MAX_TOOLS, fail_fast=True), AfterValidator(_once)]

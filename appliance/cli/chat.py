@@ -13,6 +13,9 @@ from appliance.cli.progress import Progress
 from engine.errors import ColibriError
 
 if TYPE_CHECKING:
+    from appliance.speech.events import Event as Read
+    from appliance.speech.harmony import Harmony
+    from appliance.speech.reader import Reader
     from engine.sampling import Sampling
 
 NAME = "chat"
@@ -73,20 +76,23 @@ def _talk(local: Local, start: list[dict[str, str]], sampling: "Sampling", n_pre
                     raise
                 print(f"{error.message} (/reset starts anew)", file=sys.stderr)
                 continue
-            messages = [*turn, {"role": "assistant", "content": answer}]
+            messages = [*turn, answer]
 
 
 def _answer(local: Local, messages: list[dict[str, str]], sampling: "Sampling", n_predict: int,
-            interrupts: Interrupts | None) -> str:  # fmt: skip
-    """Print the answer as it comes; Ctrl-C ends it where it is."""
-    said: list[str] = []
+            interrupts: Interrupts | None) -> dict[str, str]:  # fmt: skip
+    """Print the answer as it comes, its reasoning on stderr; Ctrl-C ends it where it is. The turn for the history."""
+    from appliance.speech.toolset import reader_of, shown_ids
+
+    turn = {"role": "assistant", "content": ""}
     progress = Progress()
     try:
         with interrupts.heard() if interrupts else nullcontext():
-            events = local.generate(local.chat_ids(messages), sampling, n_predict)
+            ids, speech = local.chat(messages)
+            events = local.generate(ids, sampling, n_predict, shown=shown_ids(local.text.vocab, speech))
             # Closed here and now: an interrupted generator that waits for the collector keeps the engine busy.
             with closing(events):
-                _print(events, said, progress)
+                _print(events, turn, reader_of(speech), progress)
     except KeyboardInterrupt:
         if interrupts is None:
             raise
@@ -94,21 +100,38 @@ def _answer(local: Local, messages: list[dict[str, str]], sampling: "Sampling", 
         print(" (stopped)", end="", file=sys.stderr, flush=True)
     sys.stdout.write("\n")
     sys.stdout.flush()
-    return "".join(said)
+    return turn
 
 
-def _print(events: Iterator[Event], said: list[str], progress: Progress) -> None:
+def _print(events: Iterator[Event], turn: dict[str, str], reader: "Reader | Harmony", progress: Progress) -> None:
     for event in events:
         if isinstance(event, Prefill):
             if sys.stderr.isatty() and event.done < event.total:
                 progress.say_over(f"reading {event.done}/{event.total}")
             continue
         progress.close()
-        said.append(event.text)
-        sys.stdout.write(event.text)
-        sys.stdout.flush()
+        found = reader.feed(event.text)
+        if isinstance(event, End):
+            found += reader.finish(was_cut=event.finish_reason == "length")
+        for piece in found:
+            _show(turn, piece)
         if isinstance(event, End) and event.finish_reason == "length":
             print("\n(cut: -n or the context is used up)", end="", file=sys.stderr, flush=True)
+
+
+def _show(turn: dict[str, str], piece: "Read") -> None:
+    """Thoughts are no part of what is said: they go where talk goes, and a pipe gets the answer alone."""
+    from appliance.speech.events import Said, Thought
+
+    if isinstance(piece, Thought):
+        turn["reasoning_content"] = turn.get("reasoning_content", "") + piece.text
+        print(f"\x1b[2m{piece.text}\x1b[0m" if sys.stderr.isatty() else piece.text, end="", file=sys.stderr, flush=True)
+    elif isinstance(piece, Said):
+        if not turn["content"] and "reasoning_content" in turn:
+            print("\n", file=sys.stderr)
+        turn["content"] += piece.text
+        sys.stdout.write(piece.text)
+        sys.stdout.flush()
 
 
 def _turns(interrupts: Interrupts | None) -> Iterator[str]:

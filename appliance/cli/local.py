@@ -14,6 +14,7 @@ from appliance.settings import Settings
 from engine.errors import ColibriError, ContextLengthExceeded, UnsupportedModel, UsageError
 
 if TYPE_CHECKING:
+    from appliance.speech.speech import Speech
     from engine.generate import Engine
     from engine.gguf.reader import GgufFile
     from engine.sampling import Sampling
@@ -111,6 +112,10 @@ class Local:
 
     def chat_ids(self, messages: list[dict[str, str]]) -> list[int]:
         """Token ids of a conversation in the model's own template; raises UnsupportedModel if it has none."""
+        return self.chat(messages)[0]
+
+    def chat(self, messages: list[dict[str, str]]) -> "tuple[list[int], Speech]":
+        """As chat_ids(), and how the answer is to be read."""
         from appliance.templates import render_now
 
         text = self.text
@@ -121,11 +126,15 @@ class Local:
         vocab = text.vocab
         rendered = render_now(text.chat_template, messages, add_generation_prompt=True,
                               bos_token=text.name(vocab.bos_id), eos_token=text.name(vocab.eos_id))  # fmt: skip
-        return text.encode(rendered, add_special=True, parse_special=True)
+        from appliance.speech.toolset import listen
+
+        prompt, speech = listen(text.chat_template, rendered, None)
+        return text.encode(prompt, add_special=True, parse_special=True), speech
 
     def generate(self, ids: Sequence[int], sampling: "Sampling", n_predict: int, *, stop: Sequence[str] = (),
-                 n_logprobs: int = 0) -> Generator[Event, None, None]:  # fmt: skip
-        """Generate until EOG, a stop string, `n_predict` tokens (-1: no such limit) or the context's end."""
+                 n_logprobs: int = 0, shown: Sequence[int] = ()) -> Generator[Event, None, None]:  # fmt: skip
+        """Generate until EOG, a stop string, `n_predict` tokens (-1: no such limit) or the context's end. Special
+        tokens are not text, but those that are `shown`."""
         n_ctx = self.engine.info.n_ctx
         room = n_ctx - len(ids)
         if room < 1:
@@ -136,7 +145,7 @@ class Local:
         if not ids:
             raise BadInputFile("the prompt has no tokens; give some text")
         n = room if n_predict < 0 else min(n_predict, room)
-        work = _Generation(self, list(ids), sampling, n, tuple(stop), n_logprobs)
+        work = _Generation(self, list(ids), sampling, n, tuple(stop), n_logprobs, tuple(shown))
         return self.stream(work.events)
 
     def facts(self) -> dict[str, Any]:
@@ -156,12 +165,13 @@ class _Generation(NamedTuple):
     n_predict: int
     stop: tuple[str, ...]
     n_logprobs: int
+    shown: tuple[int, ...]
 
     def events(self) -> Iterator[Event]:
         from engine.tokenizer.stream import TextStream
 
         engine, vocab = self.local.engine, self.local.text.vocab
-        stream = TextStream(vocab, stop=self.stop, after=self.ids[-1])
+        stream = TextStream(vocab, stop=self.stop, after=self.ids[-1], shown=self.shown)
         start = first = last = time.perf_counter()
         if self.n_predict == 0:
             yield End("", "length", timings(len(self.ids), 0.0, 0, 0.0), self.sampling.seed)

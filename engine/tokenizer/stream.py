@@ -5,7 +5,7 @@ string. A pushed id returns whatever can no longer change, as early as possible.
 """
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from engine.errors import InvalidParameter
 from engine.tokenizer.vocab import Vocab
@@ -15,15 +15,17 @@ class TextStream:
     """One answer's text. `stopped` is the stop string that ended it, or None."""
 
     def __init__(
-        self, vocab: Vocab, stop: Sequence[str] = (), skip_special: bool = True, after: int | None = None
-    ) -> None:
+        self, vocab: Vocab, stop: Sequence[str] = (), skip_special: bool = True, after: int | None = None,
+        shown: Collection[int] = (),
+    ) -> None:  # fmt: skip
         """`after` is the prompt's last id: an answer that continues a text keeps its leading space, one that begins a
-        text does not. InvalidParameter for an empty stop string: it would end every answer before its first
-        character."""
+        text does not. `shown` are special tokens that are not skipped. InvalidParameter for an empty stop string: it
+        would end every answer before its first character."""
         if not all(stop):
             raise InvalidParameter("a stop string is empty; leave it out or give at least one character", param="stop")
         self._vocab = vocab
         self._skip_special = skip_special
+        self._shown = frozenset(shown)
         self._previous = after
         # U+FFFD once for each maximal part of a character that is no character: the decoder's own rule.
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -34,11 +36,15 @@ class TextStream:
 
     def push(self, token_id: int) -> str:
         """The text that this id completes, often all of it, sometimes none. After a stop string: nothing."""
-        if self._skip_special and self._vocab.is_special(token_id):
+        if self.skips(token_id):
             return ""
         raw = self._vocab.bytes_after(token_id, self._previous)
         self._previous = token_id
         return self.feed(raw)
+
+    def skips(self, token_id: int) -> bool:
+        """Whether this id is no part of the text."""
+        return self._skip_special and token_id not in self._shown and self._vocab.is_special(token_id)
 
     def feed(self, raw: bytes, final: bool = False) -> str:
         """As push(), for bytes."""

@@ -22,16 +22,17 @@ from engine.tokenizer.vocab import Vocab
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 END = len(LETTERS)
 MARK = END + 1
+OTHERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 \n<>/{}[]\":,_|=#!?"
 LAYER_S = 0.005
 
 
 def vocab() -> Vocab:
-    """26 letters, an end token, and a control token without text."""
+    """26 letters, an end token, a control token without text, and whatever else a text may be made of."""
     return Vocab(
         {
             "tokenizer.ggml.model": "gpt2",
-            "tokenizer.ggml.tokens": [*LETTERS, "<|im_end|>", "<|mark|>"],
-            "tokenizer.ggml.token_type": [1] * END + [3, 3],
+            "tokenizer.ggml.tokens": [*LETTERS, "<|im_end|>", "<|mark|>", *OTHERS.replace(" ", "Ġ").replace("\n", "Ċ")],
+            "tokenizer.ggml.token_type": [1] * END + [3, 3] + [1] * len(OTHERS),
             "tokenizer.ggml.eos_token_id": END,
         }
     )
@@ -39,7 +40,7 @@ def vocab() -> Vocab:
 
 def ids(text: str) -> list[int]:
     """`text` as token ids; "." is the end token, "-" the silent one."""
-    return [(LETTERS + ".-").index(c) for c in text]
+    return [(LETTERS + ".-" + OTHERS).index(c) for c in text]
 
 
 def script(**options: Any) -> WorkerSpec:

@@ -81,7 +81,7 @@ async def test_an_empty_prompt_is_refused(text: Text) -> None:
 async def test_a_model_without_a_template_names_the_other_route(tmp_path: Path) -> None:
     bare = open_text(read_gguf(tiny_llama(tmp_path / "bare.gguf", **{"tokenizer.chat_template": None})))
     with pytest.raises(RequestError, match="/v1/completions"):
-        await admission(bare).chat_ids([{"role": "user", "content": "hi"}])
+        await admission(bare).chat([{"role": "user", "content": "hi"}])
 
 
 async def test_named_settings_override_and_the_rest_stay_the_operator_s(text: Text) -> None:

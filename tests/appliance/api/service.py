@@ -16,6 +16,7 @@ import aiohttp
 from appliance.api.app import make_app
 from appliance.api.serve import First, bind, listening, running
 from appliance.api.services import Services
+from appliance.chat_template import choose
 from appliance.life import WorkerSpec
 from appliance.machine.host import read_machine
 from appliance.profiles import Profile, ProfileStore
@@ -93,6 +94,7 @@ async def service(
     scripts: dict[str, dict[str, Any]] | None = None,
     profile: str | None = None,
     worker: WorkerSpec | None = None,
+    n_ctx: int = N_CTX,
     **settings: Any,
 ) -> AsyncIterator[Service]:
     """Start one in `folder` with a scripted engine's `options`; `settings` as flags. Ready unless `wait` is False.
@@ -122,8 +124,9 @@ async def service(
     store, journal = ProfileStore(data), Journal(data)
     if profile is None:
         text = open_text(read_gguf(found.model_path()))
-        model = ServedModel("tiny/model:q4", 1_700_000_000, {"n_ctx": N_CTX}, aliases=("small",))
-        first = Prepared(found, model, text, N_CTX, worker or script(n_ctx=N_CTX, **(options or {})))
+        choose(text, found, "llama")
+        model = ServedModel("tiny/model:q4", 1_700_000_000, {"n_ctx": n_ctx}, aliases=("small",))
+        first = Prepared(found, model, text, n_ctx, worker or script(n_ctx=n_ctx, **(options or {})))
     else:
         loaded = store.load(profile)
         first = scripted(resolve(flags, {}, {**loaded.values, "name": profile}).settings, read_machine(), loaded)

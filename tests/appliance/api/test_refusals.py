@@ -148,7 +148,7 @@ async def test_a_fault_of_ours_is_a_bare_500_with_the_id_to_ask_by(
     async def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("the prompt was: " + "-".join(["classi", "fied"]))
 
-    monkeypatch.setattr(shared.services.admission, "chat_ids", broken)
+    monkeypatch.setattr(shared.services.admission, "chat", broken)
     status, body, headers = await shared.chat()
     error = checked(body)
     assert (status, error["type"], error["code"]) == (500, "server_error", "internal_error")

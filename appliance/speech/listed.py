@@ -1,0 +1,83 @@
+"""Calls in a JSON list or by name behind one marker: Mistral's forms, Granite 3's. Not here: calls without marker.
+
+    [TOOL_CALLS][{"name": "f", "arguments": {"a": 1}, "id": "abcdefghi"}, …]      Mistral until 2024
+    [TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}            Mistral since, with or without an id
+    <|tool_call|>[{"name": "f", "arguments": {"a": 1}}]                           Granite 3
+"""
+
+import re
+
+from appliance.speech.arguments import BareArguments
+from appliance.speech.callobject import CallObject
+from appliance.speech.events import NotACall
+from appliance.speech.forms import Calls, Form, Tools
+from appliance.speech.jsontext import SPACE
+
+MISTRAL, GRANITE = "[TOOL_CALLS]", "<|tool_call|>"
+HEAD = re.compile(r"\s*([\w.:-]{1,64})\s*(?:\[CALL_ID\]\s*[\w-]*\s*)?(?:\[ARGS\]|(?=\{))\s*")
+MOST_HEAD = 200
+
+
+class Listed(Form):
+    """All calls behind one marker."""
+
+    openers = (MISTRAL, GRANITE)
+
+    def __init__(self, tools: Tools) -> None:
+        super().__init__(tools)
+        self._text = ""
+        self._object: CallObject | None = None
+        self._bare: BareArguments | None = None
+        self._is_list = False
+
+    def feed(self, text: str, calls: Calls) -> str | None:
+        text = self._text + text
+        self._text = ""
+        while text:
+            if self._bare is not None:
+                text = self._bare.feed(text, calls)
+                return text if self._bare.is_done else None
+            if self._object is not None and not self._object.is_done:
+                text = self._object.feed(text, calls)
+                continue
+            if text[0] in SPACE or (text[0] == "," and self._object is not None):
+                text = text[1:]
+            elif self._object is not None and not self._is_list:
+                return text
+            elif text[0] == "]" and self._is_list:
+                return text[1:]
+            elif text[0] == "[" and not self._is_list:
+                self._is_list, text = True, text[1:]
+            elif text[0] == "{":
+                self._object = CallObject(self.tools)
+            elif self._is_list:
+                raise NotACall
+            elif (found := HEAD.match(text)) is not None:
+                if found[1] not in self.tools:
+                    raise NotACall
+                calls.began(found[1])
+                self._bare, text = BareArguments(found[1]), text[found.end() :]
+            else:
+                if len(text) > MOST_HEAD or not re.match(r"[\w.:\[\]-]", text):
+                    raise NotACall
+                self._text = text
+                return None
+        return None
+
+    def finish(self, calls: Calls) -> None:
+        if self._bare is not None:
+            self._bare.end(calls)
+        elif self._object is not None:
+            self._object.end(calls)
+        elif self._text.strip() in self.tools:
+            calls.began(self._text.strip())
+            calls.wrote("{}")
+        else:
+            raise NotACall
+
+    @classmethod
+    def begin(cls, name: str | None, template: str) -> str:
+        if "[ARGS]" in template:
+            return f"{MISTRAL}{name}[ARGS]" if name else MISTRAL
+        opener = MISTRAL if MISTRAL in template else GRANITE
+        return f'{opener}[{{"name": "{name}", "arguments":' if name else f'{opener}[{{"name":'
