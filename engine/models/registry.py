@@ -23,6 +23,7 @@ ARCHITECTURES = {
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
     "glm4moe": "engine.models.glm4moe",
+    "gpt-oss": "engine.models.gptoss",
     "granite": "engine.models.granite",
     "granitemoe": "engine.models.granite",
     "llama": "engine.models.llama",
