@@ -4,6 +4,7 @@ A key that changes the maths and that no program here obeys is refused by name: 
 Source: the keys of GGUF files as llama.cpp writes and reads them, defaults included.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -184,12 +185,13 @@ def rope_scaling(keys: Keys, n_ctx_train: int) -> RopeScaling:
     factor = keys.real(key, 0.0, 1e4, 1.0)
     kind = keys.text("rope.scaling.type", "linear" if factor != 1.0 else "none")
     n_ctx_orig = keys.count("rope.scaling.original_context_length", 1, MAX_CTX, n_ctx_train)
+    ext_factor = keys.real("rope.scaling.yarn_ext_factor", -1.0, 1e3, 1.0)
     scaling = RopeScaling(
         type=kind,
         factor=factor,
         n_ctx_orig=n_ctx_orig,
-        ext_factor=keys.real("rope.scaling.yarn_ext_factor", -1.0, 1e3, 1.0),
-        attn_factor=keys.real(_attn_factor_key(keys), 0.0, 1e3, 1.0),
+        ext_factor=ext_factor,
+        attn_factor=_attn_factor(keys, 1.0 + 0.1 * math.log(factor) if kind == "yarn" and ext_factor else 1.0),
         beta_fast=keys.real("rope.scaling.yarn_beta_fast", 0.0, 1e6, 32.0),
         beta_slow=keys.real("rope.scaling.yarn_beta_slow", 0.0, 1e6, 1.0),
     )
@@ -212,10 +214,10 @@ def rope_scaling(keys: Keys, n_ctx_train: int) -> RopeScaling:
     return RopeScaling("linear", factor, n_ctx_orig)
 
 
-def _attn_factor_key(keys: Keys) -> str:
-    old, new = "rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"
-    keys.ignore(old, new)
-    return new if keys.has(new) else old
+def _attn_factor(keys: Keys, usual: float) -> float:
+    """What lengthens vectors beside the `usual` factor: one key adds to that, the other one replaces it."""
+    whole = keys.real("rope.scaling.yarn_attn_factor", 0.0, 1e3, usual)
+    return keys.real("rope.scaling.attn_factor", 0.0, 1e3, 1.0) * (whole / usual)
 
 
 def _refuse_other_maths(keys: Keys, shape: DecoderShape) -> None:

@@ -1,17 +1,34 @@
 """What a model takes, part by part: weights by kind, buffers. Not here: the cache (cache/test_layout.py)."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from engine.footprint import KINDS, ModelFacts, buffers_bytes, cache_bytes, kind_of, out_rows, weights_by_kind
 from engine.gguf.reader import read_gguf
+from engine.models.registry import ARCHITECTURES
 from engine.models.shape import DecoderShape
+from tests.families import FAMILIES
+from tests.families.stored import write
 from tests.tiny import tiny_llama, tiny_mixed
 from tests.tiny_moe import many_experts, mixed_experts
 
 F16_ROW, Q4_0_ROW = 2, 18 / 32
+
+
+ROWS = [name for name, family in FAMILIES.items() if family.arch in ARCHITECTURES]
+
+
+def wide(path: Path) -> Path:
+    """Of sizes where activations outweigh everything else."""
+    return tiny_llama(path, quant="F16", n_layers=1, n_embd=768, n_heads=12, n_kv_heads=4, n_ff=3072)
+
+
+def row(name: str, quant: str, path: Path) -> Path:
+    write(name, path, quant)
+    return path
 
 
 def mixed_words(path: Path) -> Path:
@@ -71,7 +88,8 @@ def test_whatever_a_file_holds_is_counted(tmp_path: Path) -> None:
     [
         (mixed_words, 256, 512, 1, 1), (mixed_words, 2048, 64, 2, 4), (mixed_words, 1 << 17, 512, 4, 1),
         (mixed_words, 256, 64, 1, 16), (mixed_words, 256, 8, 1, 64), (mixed_experts, 2048, 512, 4, 1),
-        (many_experts, 256, 8, 1, 64), (many_experts, 1024, 512, 2, 1),
+        (many_experts, 256, 8, 1, 64), (wide, 512, 512, 1, 1), (many_experts, 1024, 512, 2, 1),
+        *((partial(row, name, quant), 1024, 512, 2, 1) for name in ROWS for quant in ("F32", "Q8_0")),
     ],
 )  # fmt: skip
 def test_the_buffers_are_no_less_than_what_is_allocated(
@@ -97,8 +115,11 @@ def test_the_buffers_are_no_less_than_what_is_allocated(
     shape, store = DecoderShape.read(gguf), Store(gguf)
     try:
         model = family(shape.architecture).Model(shape, store)
-        kv = KvCache(n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16", v_dim=shape.v_dim)
-        assert kv.n_bytes == cache_bytes(shape, n_ctx, "f16", "f16")
+        kv = KvCache(
+            n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, "f16", "f16", v_dim=shape.v_dim,
+            windows=shape.windows, rows=ubatch_size,
+        )  # fmt: skip
+        assert kv.n_bytes == cache_bytes(shape, n_ctx, "f16", "f16", ubatch_size=ubatch_size)
         model.record(parts.Parts(shape, store.matrices, kv, min(ubatch_size, n_ctx), out_rows(parallel), threads))
     finally:
         store.close()

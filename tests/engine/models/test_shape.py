@@ -1,5 +1,6 @@
 """A decoder's numbers: absurd, foreign or unobeyed ones are refused by key, and good files keep their meaning."""
 
+import math
 import struct
 from pathlib import Path
 
@@ -187,6 +188,8 @@ def test_stretched_positions(tmp_path: Path) -> None:
     assert scaling(**yarn) == RopeScaling("yarn", 8.0, 64, 1.0, 1.0, 32.0, 1.0)
     tuned = scaling(**yarn, **{"scaling.yarn_beta_fast": 16.0, "scaling.attn_factor": 0.5})
     assert (tuned.beta_fast, tuned.attn_factor) == (16.0, 0.5)
+    whole = scaling(**yarn, **{"scaling.yarn_attn_factor": 1.5})
+    assert whole.attn_factor * (1 + 0.1 * math.log(8)) == pytest.approx(1.5)
     with pytest.raises(BadModelFile, match="factor is nan"):
         scaling(**{"scaling.factor": float("nan")})
 
