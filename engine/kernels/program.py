@@ -24,7 +24,7 @@ class Work:
     """What an op reads from memory and multiplies in a step, for who measures (timing.py); nothing runs by it.
 
     `n_bytes` once a step (weights); `row_*` for each row of the step word `rows`; `past_*` for each position that a row
-    looks back on, itself included.
+    looks back on, itself included, with a `window` (0: none) at most so many.
     """
 
     name: str = ""
@@ -33,6 +33,7 @@ class Work:
     row_macs: int = 0
     past_bytes: int = 0
     past_macs: int = 0
+    window: int = 0
     rows: int = N_ROWS
 
 

@@ -38,7 +38,7 @@ class Timing:
         self.address = self._times.address
         self._n_steps = self._n_threads = 0
         self._rows = {N_ROWS: 0, N_OUT: 0}
-        self._past = 0
+        self._past = {about.work.window: 0 for about in program.about}
 
     def count(self, words: np.ndarray, threads: int) -> None:
         """A step has gone through: its rows and positions, from the step block's words."""
@@ -48,7 +48,9 @@ class Timing:
         for which in self._rows:
             self._rows[which] += int(words[which // 8])
         at = int(words[POSITIONS // 8])
-        self._past += sum((ctypes.c_int64 * n).from_address(at)) + n if at else 0
+        seen = [position + 1 for position in (ctypes.c_int64 * n).from_address(at)] if at else []
+        for window in self._past:
+            self._past[window] += sum(min(one, window) if window else one for one in seen)
 
     def rows(self) -> list[OpTime]:
         """One row for each op in order of recording; the end of the step is the last barrier."""
@@ -59,9 +61,9 @@ class Timing:
         return [*found, last]
 
     def _row(self, about: About, ns: float) -> OpTime:
-        w, rows = about.work, self._rows[about.work.rows]
-        n_bytes = w.n_bytes * self._n_steps + w.row_bytes * rows + w.past_bytes * self._past
-        n_macs = w.row_macs * rows + w.past_macs * self._past
+        w, rows, past = about.work, self._rows[about.work.rows], self._past[about.work.window]
+        n_bytes = w.n_bytes * self._n_steps + w.row_bytes * rows + w.past_bytes * past
+        n_macs = w.row_macs * rows + w.past_macs * past
         return OpTime(about.kind, short(w.name), about.layer, self._n_steps, float(ns), n_bytes, n_macs)
 
 

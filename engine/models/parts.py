@@ -317,6 +317,7 @@ class Parts:
             self.max_tiles, self._attention_scratch.address, counter=True,
             work=Work(
                 past_bytes=s.n_kv_heads * kv.head_bytes // PAGE, past_macs=s.n_heads * (s.head_dim + s.v_dim),
+                window=int(block.view(np.int64)[attention.WINDOW // 8]),
             ),
         )  # fmt: skip
         self.program.barrier()

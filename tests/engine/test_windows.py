@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.identity import MOST_BESIDE, Verdict, Way, prompts
 from engine.budget import Machine
 from engine.footprint import cache_bytes
 from engine.generate import Engine, Sequence
@@ -59,6 +60,15 @@ def test_what_a_window_gives_back_changes_no_bit(family: str, tmp_path: Path) ->
         engine.shutdown()
     assert found[0] == found[1]
     assert sizes[0] < (0.6 if family == "gemma3" else 0.4) * sizes[1]
+
+
+def test_company_guesses_and_shared_pages_change_no_bit_of_a_window(tmp_path: Path) -> None:
+    """Prompts of up to nine pages, of which a layer with a window keeps three."""
+    write("gemma3", tmp_path / "m.gguf", "Q8_0")
+    verdict = Verdict(tmp_path / "m.gguf", prompts(2, 272, 700) + prompts(22, 272, 2300)[18:])
+    for way in (Way(2, 64, "mmap", beside=MOST_BESIDE, is_rough=True), Way(1, 7, "resident", beside=2, is_rough=True)):
+        verdict.check(way)
+    assert verdict.n_wrong == 0
 
 
 def test_a_shared_prompt_is_read_again_where_its_window_is_gone(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def two_layers() -> Program:
         program.layer()
         program.barrier()
     program.add(spin_on_first, 0, work=Work(past_bytes=2, past_macs=3))
+    program.add(spin_on_first, 0, work=Work("near", past_bytes=2, window=6))
     program.add(spin_on_first, 0, work=Work("output.weight", row_macs=5, rows=N_OUT))
     return program
 
@@ -48,7 +49,8 @@ def test_a_thread_that_waits_is_seen_and_all_times_add_up_to_the_step():
         ("barrier", "at the start", None),
         ("spin_on_first", "w", 0), ("barrier", "after spin_on_first w", 0),
         ("spin_on_first", "w", 1), ("barrier", "after spin_on_first w", 1),
-        ("spin_on_first", "", None), ("spin_on_first", "output", None), ("barrier", "end of the step", None),
+        ("spin_on_first", "", None), ("spin_on_first", "near", None), ("spin_on_first", "output", None),
+        ("barrier", "end of the step", None),
     ]  # fmt: skip
     busy, waiting = (sum(r.ns for r in rows if (r.op == "barrier") == is_one) for is_one in (False, True))
     assert busy >= 5 * 2 * SPIN_NS / 2, "half of the time of the thread that spun"
@@ -66,9 +68,10 @@ def test_bytes_and_multiplications_follow_rows_outputs_and_positions():
         assert team.run(recorded, 1)
     team.is_timed = False
     assert team.run(recorded, 1), "a step that is left out"
-    _, first, _, _, _, past, out, _ = team.stop_timing()
+    _, first, _, _, _, past, near, out, _ = team.stop_timing()
     assert (first.n_steps, first.n_bytes, first.n_macs) == (2, 2 * 1000 + 6 * 10, 6 * 7)
     assert (past.n_bytes, past.n_macs) == (2 * (5 + 6 + 10) * 2, 2 * (5 + 6 + 10) * 3)
+    assert (near.n_bytes, near.n_macs) == (2 * (5 + 6 + 6) * 2, 0)
     assert (out.n_bytes, out.n_macs) == (0, 4 * 5)
     team.stop()
 
