@@ -40,7 +40,7 @@ POST_NORMS = {
     "post_feedforward_layernorm": "post_ffw_norm",
 }  # fmt: skip
 # Tensors of two dimensions that no quantised file quantises.
-_KEPT = ("ffn_gate_inp.weight", "_exps.bias")
+_KEPT = ("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "_exps.bias")
 
 
 def draw_checkpoint(family: Family, shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> Weights:
@@ -104,7 +104,7 @@ def _of_layer(family: Family, name: str, values: F32) -> Iterator[tuple[str, F32
             values = _neighbours(values, n_heads)
         if family.interleaved and name.endswith("experts.down_proj"):
             values = values.swapaxes(1, 2)
-        yield part, values[0] if part == "ffn_gate_inp_shexp.weight" else values
+        yield part, values
 
 
 def _neighbours(values: F32, n_heads: int) -> F32:

@@ -105,6 +105,17 @@ DENSE: dict[str, Family] = {
         {"rms_norm_eps": 1e-6, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}},
         names=POST_NORMS,
     ),
+    "olmo3": Family(
+        "Olmo3ForCausalLM", "olmo2",
+        {"rms_norm_eps": 1e-6, "num_hidden_layers": 5, "sliding_window": _WINDOW, "rope_parameters": {
+            "full_attention": {
+                "rope_type": "yarn", "rope_theta": 500000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                "original_max_position_embeddings": 64, "attention_factor": 1.2079441541679836},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500000.0}}},
+        {"attention.sliding_window": _WINDOW, "attention.sliding_window_pattern": [True, True, True, False, True],
+         "rope.scaling.yarn_attn_factor": 1.2079441541679836},
+        names=POST_NORMS,
+    ),
     "granite": Family(
         "GraniteForCausalLM", "granite",
         {"rms_norm_eps": 1e-5, "embedding_multiplier": 3.0, "attention_multiplier": 0.1, "residual_multiplier": 0.4,

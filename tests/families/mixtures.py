@@ -8,7 +8,7 @@ from tests.families.family import Draw, Family, Weights
 
 _FFN_NORM_LATER = {"post_attention_layernorm": "post_attention_norm"}
 _QWEN3: dict[str, Any] = {
-    "rms_norm_eps": 1e-6, "head_dim": 32, "norm_topk_prob": True, "num_experts": 10, "num_experts_per_tok": 3,
+    "rms_norm_eps": 1e-6, "head_dim": 32, "norm_topk_prob": True, "num_experts": 40, "num_experts_per_tok": 8,
     "moe_intermediate_size": 32, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
 }  # fmt: skip
 _GRANITE: dict[str, Any] = {
@@ -85,6 +85,10 @@ MIXTURES: dict[str, Family] = {
     "qwen3moe-all": Family(
         "Qwen3MoeForCausalLM", "qwen3moe",
         {**_QWEN3, "num_experts": 4, "num_experts_per_tok": 4, "tie_word_embeddings": True, "num_key_value_heads": 1},
+        {"expert_feed_forward_length": 32},
+    ),
+    "qwen3moe-one": Family(
+        "Qwen3MoeForCausalLM", "qwen3moe", {**_QWEN3, "num_experts": 6, "num_experts_per_tok": 1},
         {"expert_feed_forward_length": 32},
     ),
     "olmoe": Family(

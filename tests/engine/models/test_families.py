@@ -17,6 +17,7 @@ from engine.load import EngineOptions, load_engine
 from engine.models.registry import ARCHITECTURES
 from tests.families import FAMILIES
 from tests.families.stored import Truth, ids_of, question, write
+from tests.reference import Reference
 
 EVERY_FEW = range(8, 73, 8)
 RUNNING = [name for name, family in FAMILIES.items() if family.arch in ARCHITECTURES]
@@ -37,13 +38,20 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Made(request.param, path, write(request.param, path))
 
 
-@pytest.mark.parametrize("rows", [128, 1], ids=["prefill", "token by token"])
-def test_our_logits_are_those_of_transformers(made: Made, rows: int) -> None:
-    options = EngineOptions(n_ctx=256, ubatch_size=rows, type_k="f32", type_v="f32", load_mode="resident")
+@pytest.mark.parametrize(("rows", "load_mode"), [(128, "resident"), (1, "mmap")], ids=["prefill", "token by token"])
+def test_our_logits_are_those_of_transformers(made: Made, rows: int, load_mode: str) -> None:
+    options = EngineOptions(n_ctx=256, ubatch_size=rows, type_k="f32", type_v="f32", load_mode=load_mode)
     engine = load_engine(made.path, options, read_machine())
     found = np.array(list(engine.logit_rows(ids_of())))
     engine.shutdown()
     assert np.abs(found - made.truth.logits).max() <= 1e-3 * made.truth.spread
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3moe", "qwen3moe-one", "qwen3moe-all"])
+def test_the_exact_forward_is_that_of_transformers(name: str, tmp_path: Path) -> None:
+    """tests/reference.py judges quantised files where no transformers is."""
+    truth = write(name, tmp_path / "m.gguf")
+    assert np.abs(Reference(tmp_path / "m.gguf").logits(ids_of()) - truth.logits).max() <= 2e-4 * truth.spread
 
 
 def test_llama_cpp_reads_the_same_model_from_the_files(tmp_path: Path) -> None:
