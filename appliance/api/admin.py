@@ -139,7 +139,7 @@ def kv_used(services: Services, running: list[dict[str, Any]]) -> int | None:
     n_bytes, n_ctx = info.get("kv_bytes"), info.get("n_ctx")
     if not isinstance(n_bytes, int) or not isinstance(n_ctx, int) or not n_ctx:
         return None
-    return min(n_bytes, n_positions(running) * n_bytes // n_ctx)
+    return min(n_bytes, n_positions(running) * n_bytes // (n_ctx * int(info.get("n_parallel") or 1)))
 
 
 def n_positions(running: list[dict[str, Any]]) -> int:

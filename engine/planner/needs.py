@@ -28,11 +28,15 @@ class Needs:
         r = self.request
         return cache_bytes(self.shape, n_ctx, r.type_k, r.type_v, r.parallel, r.ubatch_size)
 
+    @property
+    def growing_layers(self) -> int:
+        """Those that see all positions, or all layers where none does."""
+        return self.shape.windows.count(0) or self.shape.n_layers
+
     def kv_per_token(self) -> int:
-        """Of a position in the layers that see all of them, or in all layers where none does."""
+        """Of a position in the growing layers."""
         r, s = self.request, self.shape
-        n_layers = s.windows.count(0) or s.n_layers
-        return n_layers * s.n_kv_heads * position_bytes(s.head_dim, s.v_dim, r.type_k, r.type_v)
+        return self.growing_layers * s.n_kv_heads * position_bytes(s.head_dim, s.v_dim, r.type_k, r.type_v)
 
     def buffers(self, n_ctx: int) -> int:
         r = self.request

@@ -122,12 +122,14 @@ class _Planner:
         r, s = self.request, self.shape
         many = f" x {r.parallel} sequences" if r.parallel > 1 else ""
         values = f"{s.head_dim}" if s.v_dim == s.head_dim else f"({s.head_dim} + {s.v_dim})"
-        what = f"{s.n_layers} layers x {s.n_kv_heads} KV heads x {values} values"
+        what, types = f"{s.n_kv_heads} KV heads x {values} values", f"K {r.type_k} and V {r.type_v}"
+        whole = f"{s.n_layers} layers x {what} x {n_ctx:,} positions{many}, {types}"
         if near := sum(map(bool, s.windows)):
-            what += f" ({near} of the layers keep a window of {max(s.windows):,} and what a step adds)"
-        types = f"K {r.type_k} and V {r.type_v}"
-        self._add("kv_bytes", self.needs.kv(n_ctx), f"{what} x {n_ctx:,} positions{many}, {types}", "derived")
-        self._add("kv_bytes_per_token", self.needs.kv_per_token(), f"{what}, {types}", "derived")
+            whole += f"; {near} of the layers keep a window of {max(s.windows):,} and what a step adds"
+        self._add("kv_bytes", self.needs.kv(n_ctx), whole, "derived")
+        n_far = self.needs.growing_layers
+        layers = f"{n_far} layer{'s' * (n_far > 1)}" + (" without a window" if s.windows and n_far < s.n_layers else "")
+        self._add("kv_bytes_per_token", self.needs.kv_per_token(), f"{layers} x {what}, {types}", "derived")
 
     def _engine_rows(self, mode: str, n_ctx: int) -> int:
         buffers, engine = self.needs.buffers(n_ctx), self.needs.engine(mode, n_ctx)

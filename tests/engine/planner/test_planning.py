@@ -11,6 +11,7 @@ from engine.footprint import ModelFacts, buffers_bytes
 from engine.gguf.reader import GgufFile, read_gguf
 from engine.models.shape import DecoderShape
 from engine.planner import Plan, PlanRequest, assess, plan
+from tests.families.stored import write
 from tests.tiny import tiny_llama
 
 RESERVE = 512 * MIB
@@ -64,6 +65,21 @@ def test_the_cache_is_the_closed_formula_to_the_byte(
     made = planned(gguf, n_ctx=n_ctx, type_k=kv_type, type_v=kv_type, parallel=parallel)
     assert made.kv_bytes == 2 * 2 * 2 * 32 * n_ctx * block // 32 * parallel
     assert made.kv_bytes_per_token == 2 * 2 * 2 * block
+
+
+@pytest.mark.parametrize(("ubatch_size", "kept"), [(512, 1280), (64, 768)])
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_a_layer_with_a_window_keeps_what_a_step_looks_at(
+    ubatch_size: int, kept: int, parallel: int, tmp_path: Path
+) -> None:
+    """Of 7 layers 6 see 24 positions: those, the rows of a step and 256 to go back, from anywhere in a page of 256."""
+    write("gemma3", tmp_path / "m.gguf")
+    made = planned(read_gguf(tmp_path / "m.gguf"), n_ctx=16384, ubatch_size=ubatch_size, parallel=parallel)
+    assert made.kv_bytes == (6 * kept + 16384) * 2 * 2 * 32 * 2 * parallel
+    assert made.kv_bytes_per_token == 2 * 2 * 32 * 2
+    reasons = {row.name: row.reason for row in made.rows}
+    assert "6 of the layers keep a window of 24" in reasons["kv_bytes"]
+    assert reasons["kv_bytes_per_token"].startswith("1 layer without a window x 2 KV heads x 32 values")
 
 
 def test_without_a_number_the_context_is_the_trained_one_up_to_8192(gguf: GgufFile, tmp_path: Path) -> None:
