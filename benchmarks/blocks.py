@@ -23,8 +23,13 @@ _SCALES: dict[str, tuple[tuple[int, float], ...]] = {
     "Q5_K": ((0, 1 / 527), (2, 15.5)),
     "Q6_K": ((208, 1 / 261),),
     "TQ2_0": ((64, 1 / 0.82),),
+    "Q2_K": ((80, 1 / 13.9), (82, 1.5)),
+    "Q3_K": ((108, 1 / 43.3),),
+    "IQ4_NL": ((0, 1 / 67.4),),
+    "IQ4_XS": ((0, 1 / 1247),),
+    "TQ1_0": ((52, 1 / 0.82),),
 }
-MADE = ("F32", "F16", "BF16", *_SCALES)
+MADE = ("F32", "F16", "BF16", "MXFP4", *_SCALES)
 
 
 def random_blocks(type_name: str, n_items: int, spread: float, rng: np.random.Generator) -> U8:
@@ -35,6 +40,10 @@ def random_blocks(type_name: str, n_items: int, spread: float, rng: np.random.Ge
     assert n_items % kind.items == 0, (type_name, n_items)
     n = n_items // kind.items
     blocks = rng.integers(0, 256, (n, kind.n_bytes), dtype=np.uint8)
+    if type_name == "MXFP4":  # a power of two, chosen so that the mean is right
+        e = np.floor(128 + np.log2(spread / 5.85) + rng.random(n)).astype(np.uint8)
+        blocks[:, 0] = e
+        return blocks.reshape(-1)
     (at, factor), *minimum = _SCALES[type_name]
     d = (spread * factor * (0.5 + rng.random(n))).astype(np.float16)
     blocks[:, at : at + 2] = d.view(np.uint8).reshape(n, 2)

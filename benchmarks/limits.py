@@ -55,6 +55,12 @@ _TYPES = {
     "Q5_K": ("u5", 3, 2),
     "Q6_K": ("u6", 4, 5),
     "TQ2_0": ("u4", 2, 2),
+    "Q2_K": ("u6", 7, 5),  # two whole-number products each for scales and minima
+    "Q3_K": ("u6", 4, 5),
+    "IQ4_NL": ("s8", 2, 2),
+    "IQ4_XS": ("s8", 2, 2),
+    "MXFP4": ("u5", 2, 2),
+    "TQ1_0": ("u4", 2, 2),
 }
 # (multiplies, other) of the dots of 32 columns by class, and where one instruction sums four products.
 _DOTS = {"u4": (9, 7), "u5": (10, 7), "u6": (12, 7), "s8": (16, 15)}

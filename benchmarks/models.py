@@ -36,7 +36,8 @@ class Size:
 
 
 SIZES = {"1b": Size(16, 2048, 8192, 32, 8), "tiny": Size(2, 256, 512, 4, 2)}  # tiny: to try a benchmark out
-QUANTS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K_M", "Q5_K_M", "Q6_K", "TQ2_0", "F16")
+QUANTS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K_M", "Q5_K_M", "Q6_K", "TQ2_0", "F16",
+          "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4", "TQ1_0")  # fmt: skip
 MIXES = {"Q4_K_M": "Q4_K", "Q5_K_M": "Q5_K"}  # and Q6_K where llama.cpp's quantiser spends more
 SPARE_BLOCKS = 4096  # each matrix begins at another of the random blocks
 N_CTX = 8192

@@ -5,15 +5,15 @@
     Q4_0  [f16 d][16 bytes]         value = d * (q - 8)                                           18 bytes, 32 values
     Q4_1  [f16 d][f16 m][16 bytes]  value = d * q + m                                             20 bytes, 32 values
 
-Other types: tests/blocks_k.py and twins.py. In the 4-bit
-blocks byte i holds value i in its low half and value i + 16 in its high half.
+Other types: tests/blocks_k.py, tests/blocks_low.py and twins.py. In the 4-bit blocks byte i holds value i in its low
+half and value i + 16 in its high half.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.quants.registry import TYPES
-from tests import blocks_k
+from tests import blocks_grid, blocks_k, blocks_low
 from tests.engine.quants.twins import weights
 
 F32 = NDArray[np.float32]
@@ -113,6 +113,19 @@ _QUANTISE = {
     "Q5_K": blocks_k.q5_k,
     "Q6_K": blocks_k.q6_k,
     "TQ2_0": blocks_k.tq2_0,
+    "Q2_K": blocks_low.q2_k,
+    "Q3_K": blocks_low.q3_k,
+    "IQ4_NL": blocks_low.iq4_nl,
+    "IQ4_XS": blocks_low.iq4_xs,
+    "MXFP4": blocks_low.mxfp4,
+    "TQ1_0": blocks_low.tq1_0,
+    "IQ2_XXS": blocks_grid.iq2_xxs,
+    "IQ2_XS": blocks_grid.iq2_xs,
+    "IQ3_XXS": blocks_grid.iq3_xxs,
+    "IQ1_S": blocks_grid.iq1_s,
+    "IQ3_S": blocks_grid.iq3_s,
+    "IQ2_S": blocks_grid.iq2_s,
+    "IQ1_M": blocks_grid.iq1_m,
 }
 _DEQUANTISE = {
     "F32": lambda raw: raw.view(np.float32).copy(),

@@ -3,13 +3,16 @@
     dot_u4    eight vectors of weights 0..15        dot_u6    four vectors of weights 0..63
     dot_u5    eight vectors of weights 0..31        dot_i8    eight vectors of int8 weights, see OWED
     dot_row   one vector of weights 0..63           row_i8    one vector of int8 weights, see OWED
+    dot_bytes, row_bytes      as dot_i8 and row_i8 of weights that are already what `byte` makes of them
+    dot_i8_half               as dot_i8 of four vectors
 
-
-The first four take (start, vectors, p) and multiply each vector with four int8 at p, p + 4, ...; rows take two vectors.
-Lane r of a result sums the four products at bytes 4r..4r+3 of each vector, added to the start. Exact at every level.
+All dot_ but dot_row take (start, vectors, p) and multiply each vector with four int8 at p, p + 4, ...; the others take
+two vectors. Lane r of a result sums the four products at bytes 4r..4r+3 of each vector, added to the start. Exact at
+every level.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from engine.kernels.isa import ISA
@@ -24,7 +27,7 @@ BIASED = ISA.dots == "dpbusd"  # and takes weights without a sign: dot_i8 adds 1
 IN_PLACE = BIASED  # weights may be fields of a byte that are not moved down: 0..255, and nothing saturates
 
 
-def _halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:
+def in_halves(b: Any, name: str, ret: Vec, values: Sequence[Any]) -> Any:
     """A 256-bit operation out of two 128-bit ones."""
     out = []
     for h in (0, 1):
@@ -56,7 +59,7 @@ def _maddubs(b: Any, u: Any, s: Any) -> Any:
         return _neighbours(b, b.zext(u, wide), b.sext(s, wide), i16x16)
     if AVX2:
         return call(b, "llvm.x86.avx2.pmadd.ub.sw", i16x16.ir, [u, s])
-    return _halves(b, "llvm.x86.ssse3.pmadd.ub.sw.128", i16x16, [u, s])
+    return in_halves(b, "llvm.x86.ssse3.pmadd.ub.sw.128", i16x16, [u, s])
 
 
 def _maddwd(b: Any, x: Any, y: Any) -> Any:
@@ -66,13 +69,13 @@ def _maddwd(b: Any, x: Any, y: Any) -> Any:
         return _neighbours(b, b.sext(x, wide), b.sext(y, wide), i32x8)
     if AVX2:
         return call(b, "llvm.x86.avx2.pmadd.wd", i32x8.ir, [x, y])
-    return _halves(b, "llvm.x86.sse2.pmadd.wd", i32x8, [x, y])
+    return in_halves(b, "llvm.x86.sse2.pmadd.wd", i32x8, [x, y])
 
 
 def _dot4(b: Any, acc: Any, w: Any, x: Any) -> Any:
     """acc + four products per i32 lane, where FOUR. w is u8 on x86 and i8 on ARM: the same up to 127."""
     if ISA.is_arm:
-        return _halves(b, "llvm.aarch64.neon.sdot.v4i32.v16i8", i32x8, [acc, w, x])
+        return in_halves(b, "llvm.aarch64.neon.sdot.v4i32.v16i8", i32x8, [acc, w, x])
     return call(b, f"llvm.x86.avx512.vpdpbusd.{32 * acc.type.count}", acc.type, [acc, w, x])
 
 
@@ -80,7 +83,7 @@ def _sign(b: Any, x: Any, w: Any) -> Any:
     """x with its sign turned where w is negative, 0 where w is 0. x86 only."""
     if AVX2:
         return call(b, "llvm.x86.avx2.psign.b", i8x32.ir, [x, w])
-    return _halves(b, "llvm.x86.ssse3.psign.b.128", i8x32, [x, w])
+    return in_halves(b, "llvm.x86.ssse3.psign.b.128", i8x32, [x, w])
 
 
 def _products(b: Any, start: Any, w: Sequence[Any], x: Sequence[Any], most: int) -> Any:
@@ -127,9 +130,9 @@ dot_u5 = _dot(8, 4)  # 4 x 2 x 31 x 127
 dot_u6 = _dot(4, 2)  # 2 x 2 x 63 x 127
 
 
-def _dot_i8(b: Any, start: Any, *v: Any) -> Any:
+def _dot_i8(b: Any, start: Any, *v: Any, n: int = 8) -> Any:
     """BIASED: the weights go in as w + 128; ARM multiplies signs; else |w| and x with the sign of w: 2 x 128 x 127."""
-    w, x = v[:8], _fours(b, v[8], 8, v[0])
+    w, x = v[:n], _fours(b, v[n], n, v[0])
     if FOUR:
         return _products(b, start, [_unsigned(b, u) for u in w], x, 1)
     t = [_maddwd(b, _maddubs(b, _unsigned(b, u), _sign(b, y, u)), const(i16x16, 1)) for u, y in zip(w, x, strict=True)]
@@ -155,7 +158,18 @@ def _unsigned(b: Any, w: Any) -> Any:
     )
 
 
+def _dot_bytes(b: Any, start: Any, *v: Any) -> Any:
+    return _products(b, start, v[:8], _fours(b, v[8], 8, v[0]), 1) if FOUR else _dot_i8(b, start, *v)
+
+
+def byte(weight: int) -> int:
+    """An int8 weight as dot_bytes and row_bytes take it: moved up by 128 where the CPU wants no sign."""
+    return weight + 128 if BIASED else weight
+
+
 dot_i8 = make_any(10, lambda start, *_: start, _dot_i8)
+dot_i8_half = make_any(6, lambda start, *_: start, partial(_dot_i8, n=4))
+dot_bytes = make_any(10, lambda start, *_: start, _dot_bytes)
 
 
 OWED = 7 if BIASED else -1  # what dot_i8 has too much is sum(x) << OWED, or nothing
@@ -170,3 +184,6 @@ def _dot_row(b: Any, w: Any, x: Any) -> Any:
 
 dot_row = make(i32x8, (i8x32, i8x32), _dot_row)
 row_i8 = make(i32x8, (i8x32, i8x32), lambda b, w, x: _dot_u8(b, const(i32x8, 0), _unsigned(b, w), x, w))
+row_bytes = make(
+    i32x8, (i8x32, i8x32), lambda b, w, x: _dot_u8(b, const(i32x8, 0), w if FOUR else _unsigned(b, w), x, w)
+)

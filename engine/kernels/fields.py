@@ -21,6 +21,11 @@ def _bits(b: Any, v: Any, shift: Any, mask: Any) -> Any:
     return b.and_(b.lshr(v, splat(b, b.trunc(shift, I32), i32x8)), splat(b, b.trunc(mask, I32), i32x8))
 
 
+def _six(b: Any, v: Any, k: Any) -> Any:
+    by = splat(b, b.shl(b.trunc(k, I32), ir.Constant(I32, 3)), i32x8)
+    return b.sub(b.and_(b.lshr(v, by), const(i32x8, 63)), const(i32x8, 32))
+
+
 def _signed_byte(b: Any, v: Any, k: Any) -> Any:
     up = b.sub(ir.Constant(I32, 24), b.shl(b.trunc(k, I32), ir.Constant(I32, 3)))
     return b.ashr(b.shl(v, splat(b, up, i32x8)), const(i32x8, 24))
@@ -34,7 +39,9 @@ def _spread(b: Any, p: Any) -> Any:
 
 field = make(i8x32, (i8x32, i64, i64), _field)  # (v >> shift) & mask of each byte; shift + bits of mask <= 8
 kept = make(i8x32, (i8x32, i64, i64), _kept)  # the same, not moved: v & (mask << shift)
+up2 = make(i8x32, (i8x32,), lambda b, v: b.bitcast(b.shl(b.bitcast(v, i16x16.ir), const(i16x16, 2)), i8x32.ir))  # < 64
 up4 = make(i8x32, (i8x32,), lambda b, v: b.bitcast(b.shl(b.bitcast(v, i16x16.ir), const(i16x16, 4)), i8x32.ir))  # < 16
 bits = make(i32x8, (i32x8, i64, i64), _bits)  # (v >> shift) & mask of each word
+six = make(i32x8, (i32x8, i64), _six)  # the low six bits of byte k of each word, less 32
 signed_byte = make(i32x8, (i32x8, i64), _signed_byte)  # byte k of each word as a number
 spread = make(i8x32, (i64,), _spread)  # the 32 bits at p as bytes 0 or 1

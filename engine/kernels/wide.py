@@ -49,6 +49,10 @@ def _shl(b: Any, v: Any, n: Any) -> Any:
     return b.shl(v, splat(b, b.trunc(n, I32), Vec("i32", v.type.count)))
 
 
+def _sar(b: Any, v: Any, n: Any) -> Any:
+    return b.ashr(v, splat(b, b.trunc(n, I32), Vec("i32", v.type.count)))
+
+
 bc_f32 = make_any(2, _f32, _broadcast(F32))  # (like, p): the float at p in every lane
 bc_i32 = make_any(2, _i32, _broadcast(I32))
 zero_i32 = make_any(1, _i32, lambda b, like: ir.Constant(ir.VectorType(I32, like.type.count // 4), None))
@@ -58,7 +62,10 @@ to_f32 = make_any(1, _f32, lambda b, x: b.sitofp(x, ir.VectorType(F32, x.type.co
 add_i32 = make_any(2, _same, lambda b, x, y: b.add(x, y))
 sub_i32 = make_any(2, _same, lambda b, x, y: b.sub(x, y))
 and_i32 = make_any(2, _same, _and)  # with a number
+mul_i32 = make_any(2, _same, lambda b, x, y: b.mul(x, y))
 shl_i32 = make_any(2, _same, _shl)  # by a count
+sar_i32 = make_any(2, _same, _sar)  # down by a count, the sign kept
+shl_each = make_any(2, _same, lambda b, x, y: b.shl(x, y))  # by the counts in the lanes of y
 
 f32x16 = Vec("f32", 16)
 ld_f32x16 = make_any(1, lambda p: f32x16, lambda b, p: read(b, p, f32x16.ir))

@@ -8,7 +8,8 @@ Per block and row: acc = fma(d * dx, sum(q * x) - 8 * sum(x), acc), x the block'
 
 from engine.kernels.dots import nibbles
 from engine.kernels.jit import inner, kernel
-from engine.kernels.simd import column_f16, f32, ld_f16, ld_f16x8, ld_i8x16, ld_u8, st_f32
+from engine.kernels.simd import f32, ld_f16, ld_i8x16, ld_u8, st_f32
+from engine.quants import one_scale
 from engine.quants.dot32 import dot_nibbles, less, nibble_vectors
 from engine.quants.joins import plain
 from engine.quants.panels import pack_shorts, pack_words
@@ -16,22 +17,7 @@ from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 18, 144, 1
-join = plain
-
-
-@inner
-def head(w):
-    return (ld_f16x8(w),)
-
-
-@inner
-def head_rows(w, stride):
-    return (column_f16(w, stride),)
-
-
-@inner
-def scales(h, _j):
-    return h
+head, head_rows, scales, join = one_scale.head, one_scale.head_rows, one_scale.scales, plain
 
 
 @inner

@@ -13,15 +13,16 @@ over sixteen columns each.
 """
 
 from engine.kernels.act import LESS, LESS_FIRST, SCALE
-from engine.kernels.dots import dot_row, dot_u6
+from engine.kernels.dots import dot_u6
 from engine.kernels.fields import field, signed_byte, up4
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    column_f16, column_i32, f32, halves8, i2f, ld_f16, ld_f16x8, ld_i8, ld_i8x32, ld_i32x8, ld_u8, mul_f32x8, or_i8x32,
+    column_f16, column_i32, f32, i2f, ld_f16, ld_f16x8, ld_i8, ld_i8x32, ld_i32x8, ld_u8, mul_f32x8, or_i8x32,
     st_f32,
 )  # fmt: skip
 from engine.kernels.wide import add_i32, and_i32, bc_f32, bc_i32, fma_f32, mul_f32, shl_i32, sub_i32, to_f32
 from engine.quants.dot32 import field_vectors, with_tops
+from engine.quants.halves import row_halves
 from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
@@ -89,14 +90,8 @@ def row_values(w, j):
 
 @inner
 def total_rows(w, stride, _c, j, x):
-    a, u = ld_i8x32(x), w + 4 * stride
-    sums = halves8(
-        dot_row(row_values(w, j), a), dot_row(row_values(w + stride, j), a),
-        dot_row(row_values(w + 2 * stride, j), a), dot_row(row_values(w + 3 * stride, j), a),
-        dot_row(row_values(u, j), a), dot_row(row_values(u + stride, j), a),
-        dot_row(row_values(u + 2 * stride, j), a), dot_row(row_values(u + 3 * stride, j), a),
-    )  # fmt: skip
-    first, second = _starts(a, x)
+    sums = row_halves(row_values, w, stride, j, x)
+    first, second = _starts(sums[0], x)
     return add_i32(first, sums[0]), add_i32(second, sums[1])
 
 

@@ -9,9 +9,10 @@ Per block and row: acc = fma(d * dx, sum(q * x), acc), x the block's int8 activa
 from engine.kernels.dots import OWED, dot_i8, row_i8
 from engine.kernels.jit import inner, kernel
 from engine.kernels.simd import (
-    add_i32x8, column_f16, f32, ld_f16, ld_f16x8, ld_i8, ld_i8x32, st_f32, sums8,
+    add_i32x8, f32, ld_f16, ld_i8, ld_i8x32, st_f32, sums8,
 )  # fmt: skip
 from engine.kernels.wide import zero_i32
+from engine.quants import one_scale
 from engine.quants.dot32 import eight_vectors, less
 from engine.quants.joins import plain
 from engine.quants.panels import pack_shorts, pack_words
@@ -19,22 +20,7 @@ from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 34, 272, 1
-join = plain
-
-
-@inner
-def head(w):
-    return (ld_f16x8(w),)
-
-
-@inner
-def head_rows(w, stride):
-    return (column_f16(w, stride),)
-
-
-@inner
-def scales(h, _j):
-    return h
+head, head_rows, scales, join = one_scale.head, one_scale.head_rows, one_scale.scales, plain
 
 
 @inner

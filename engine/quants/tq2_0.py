@@ -7,8 +7,9 @@ Per sub-block of 32 and row: acc = fma(dx, fma(d, sum(q * x), -d * sum(x)), acc)
 """
 
 from engine.kernels.jit import inner, kernel
-from engine.kernels.simd import column_f16, f32, ld_f16, ld_f16x8, ld_i8x32, ld_u8, st_f32
+from engine.kernels.simd import column_f16, f32, ld_f16, ld_i8x32, ld_u8, st_f32
 from engine.kernels.wide import zero_i32
+from engine.quants import one_scale
 from engine.quants.dot32 import dot_nibbles, left, left_vectors, scale_left
 from engine.quants.joins import with_min
 from engine.quants.panels import pack_shorts, pack_words
@@ -16,12 +17,7 @@ from engine.quants.walk import walks
 
 ACT = "q32"
 ROW, PANEL, SUBS = 66, 528, 8
-join = with_min
-
-
-@inner
-def head(w):
-    return (ld_f16x8(w),)
+head, join = one_scale.head, with_min
 
 
 @inner

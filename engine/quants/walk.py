@@ -62,6 +62,14 @@ def block_steps(acc, w, h, x, next_x, fine):
     return acc
 
 
+def block_loop(acc, w, h, x, next_x, fine):
+    """The same, not written out, for formats of much code, which would take long to compile."""
+    for j in range(SUBS):
+        acc = step(acc, values(w, j), scales(h, j), x, fine)
+        x += next_x
+    return acc
+
+
 def one(w, act, T, t, n):
     """Token t of T times one panel of n blocks: eight results."""
     x, next_x, fine = act + t * BLOCK, T * BLOCK, n * SUBS * T * BLOCK
@@ -210,14 +218,16 @@ def walks(space: dict[str, Any]) -> tuple[Kernel, Kernel, Kernel]:
     """`panels`, `rows` and `pack` of the format whose module's globals are `space`; what it defines itself is kept."""
     names = {**globals(), **space}
     names["SEGMENT"] = max(1, COLUMNS // (32 * space["SUBS"])) if "SUBS" in space else WHOLE
-    for function in (step, block_steps, one, tile, tile_pair, total_rows, row_step, one_row, pack_eight, group):
+    steps = space.get("STEPS", block_steps)
+    names["block_steps"] = inner(bound(steps, names))
+    for function in (step, one, tile, tile_pair, total_rows, row_step, one_row, pack_eight, group):
         if function.__name__ not in space:
-            names[function.__name__] = inner(_bound(function, names))
+            names[function.__name__] = inner(bound(function, names))
     if not names["PAIRS"]:
         names["tile_pair"] = names["tile"]  # never called, but compiled, and sixteen lanes are not everybody's
-    return kernel(12)(_bound(panels, names)), kernel(12)(_bound(rows, names)), kernel(3)(_bound(pack, names))
+    return kernel(12)(bound(panels, names)), kernel(12)(bound(rows, names)), kernel(3)(bound(pack, names))
 
 
-def _bound(function: Callable[..., Any], names: dict[str, Any]) -> Any:
+def bound(function: Callable[..., Any], names: dict[str, Any]) -> Any:
     """The same code over other globals."""
     return FunctionType(function.__code__, names, function.__name__)

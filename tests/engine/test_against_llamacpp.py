@@ -33,8 +33,23 @@ YARN = {
 }
 LINEAR = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 2.0}
 
+# Many types share a model: each in a role of its own, the one named first in the others.
+SHARED = {
+    "low bits": {
+        "Q3_K": "", "Q2_K": "attn_q", "IQ4_XS": "attn_k", "IQ4_NL": "attn_v", "MXFP4": "ffn_gate", "TQ1_0": "ffn_up"
+    },
+    "tables": {
+        "IQ3_S": "", "IQ3_XXS": "attn_q", "IQ2_XXS": "attn_k", "IQ1_M": "attn_v", "IQ2_S": "attn_output",
+        "IQ2_XS": "ffn_gate", "IQ1_S": "ffn_up",
+    },
+}  # fmt: skip
+
 MODELS: dict[str, Callable[[Path], Path]] = {
-    **{quant: lambda path, quant=quant: tiny_llama(path, quant=quant) for quant in TYPES},  # type: ignore[misc]
+    **{quant: lambda path, quant=quant: tiny_llama(path, quant=quant)  # type: ignore[misc]
+       for quant in TYPES if not any(quant in of for of in SHARED.values())},
+    **{name: lambda path, of=of: tiny_llama(  # type: ignore[misc]
+        path, quant=next(iter(of)), quants={f"{role}.weight": quant for quant, role in of.items() if role})
+       for name, of in SHARED.items()},
     "mixed": tiny_mixed,
     "tied": lambda path: tiny_llama(path, quant="Q8_0", tied=True),
     "every head has its own keys": lambda path: tiny_llama(path, n_kv_heads=4),

@@ -28,6 +28,8 @@ def _sdot(b: Any, acc: Any, w: Any, x: Any) -> Any:
 def _instead(b: Any, name: str, ret: Any, values: Any) -> Any:
     if name == "llvm.aarch64.neon.sdot.v4i32.v16i8":
         return _sdot(b, *values)
+    if name == "llvm.aarch64.neon.tbl1.v16i8":  # the same for bytes 0..15
+        return _call(b, "llvm.x86.ssse3.pshuf.b.128", ret, values)
     return _call(b, name, ret, values)
 
 

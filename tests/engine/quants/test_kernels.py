@@ -12,8 +12,8 @@ from engine.quants.registry import TYPES
 from tests.engine.quants import twins
 
 ROWS = 24  # three panels: a pair and one alone
-SCALES = {"Q6_K": 208, "TQ2_0": 64}  # where d stands, if not first
-MINIMA = ("Q4_1", "Q5_1", "Q4_K", "Q5_K")
+SCALES = {"Q6_K": 208, "TQ2_0": 64, "Q2_K": 80, "Q3_K": 108, "TQ1_0": 52}  # where d stands, if not first
+MINIMA = ("Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K")  # m stands behind d
 
 
 @kernel(5)
@@ -55,10 +55,20 @@ def blocks_of(kind: str, case: str, rng: np.random.Generator) -> np.ndarray:
         raw[:] = 0x80 if kind == "Q8_0" else 0xFF
         if kind == "Q6_K":
             raw[..., 192:208] = 0x80
+    if kind == "MXFP4":
+        e = {"random": rng.integers(100, 140, shape[:2]), "zeros": 0, "extreme": rng.choice([112, 128, 140], shape[:2]),
+             "subnormal": rng.integers(0, 3, shape[:2]), "all-max": 128}[case]  # fmt: skip
+        raw[..., 0] = e
+        return raw
+    if kind == "IQ1_M":  # a nibble of d in each of four words
+        words = raw[..., 48:56].view(np.uint16)
+        words &= 0x0FFF
+        words |= (scale.astype(np.float16).view(np.uint16)[..., None] >> np.array([0, 4, 8, 12], np.uint16)) << 12
+        return raw
     at = SCALES.get(kind, 0)
     raw[..., at : at + 2] = scale.astype(np.float16)[..., None].view(np.uint8)
     if kind in MINIMA:
-        raw[..., 2:4] = (-8 * scale).clip(-6e4, 6e4).astype(np.float16)[..., None].view(np.uint8)
+        raw[..., at + 2 : at + 4] = (-8 * scale).clip(-6e4, 6e4).astype(np.float16)[..., None].view(np.uint8)
     return raw
 
 

@@ -8,10 +8,21 @@ from engine.quants.registry import TYPES, by_id
 
 @pytest.mark.parametrize(
     ("name", "number", "row_of_64"),
-    [("F32", 0, 256), ("F16", 1, 128), ("Q4_0", 2, 36), ("Q4_1", 3, 40), ("Q8_0", 8, 68), ("BF16", 30, 128)],
+    [
+        ("F32", 0, 256), ("F16", 1, 128), ("Q4_0", 2, 36), ("Q4_1", 3, 40), ("Q8_0", 8, 68), ("BF16", 30, 128),
+        ("IQ4_NL", 20, 36), ("MXFP4", 39, 34),
+    ],
 )
 def test_bytes_of_a_row(name: str, number: int, row_of_64: int) -> None:
     assert by_id(number) is TYPES[name] and TYPES[name].row_bytes(64) == row_of_64
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "bits"),  # of a weight, as the formats' authors give them
+    [("Q2_K", 10, 2.625), ("Q3_K", 11, 3.4375), ("IQ4_XS", 23, 4.25), ("TQ1_0", 34, 1.6875), ("TQ2_0", 35, 2.0625)],
+)
+def test_bits_of_a_weight(name: str, number: int, bits: float) -> None:
+    assert by_id(number) is TYPES[name] and TYPES[name].row_bytes(1024) == bits * 128
 
 
 @pytest.mark.parametrize("k", [0, -32, 33, 66])

@@ -6,13 +6,13 @@ follows. (A double rounding can differ in one case in about 2^29; no test has me
 
 import numpy as np
 
+from tests.engine.quants import codes
+from tests.engine.quants.codes import flat, halves, nibbles
+from tests.engine.quants.grid_codes import GRID_CODES
+
 F32, I32 = np.float32, np.int32
 REFINE, FINE = F32(1.5), F32(254)
-WITH_MIN = ("Q4_1", "Q5_1", "Q4_K", "Q5_K", "TQ2_0")
-
-
-def halves(raw: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(raw).view(np.float16).astype(F32)[..., 0]
+WITH_MIN = ("Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K", "TQ2_0")
 
 
 def six_bits(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -22,23 +22,21 @@ def six_bits(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return sc, np.concatenate([b & 63, (c >> 4) | (b >> 6) << 4], -1)
 
 
-def nibbles(raw: np.ndarray) -> np.ndarray:
-    """(..., n) bytes -> (..., 2n): all low nibbles, then all high ones."""
-    return np.concatenate([raw & 15, raw >> 4], -1).astype(I32)
-
-
 def bit(raw: np.ndarray, n: int) -> np.ndarray:
     """Bit n of each byte as the fifth of a number."""
     return ((raw >> n) & 1).astype(I32) << 4
 
 
-def flat(a: np.ndarray) -> np.ndarray:
-    """(rows, blocks, sub-blocks, ...) -> (rows, all sub-blocks, ...)."""
-    return a.reshape(len(a), -1, *a.shape[3:])
+def split(kind: str, raw: np.ndarray) -> codes.Codes:
+    """(rows, blocks, bytes) -> d, m (rows, 32-blocks), integers q, k (rows, 32-blocks, 32), w = d*q + m*k."""
+    if decode := codes.CODES.get(kind) or GRID_CODES.get(kind):
+        return decode(raw)
+    d, m, q = _split(kind, raw)
+    return d, m, q, np.ones_like(q)
 
 
-def split(kind: str, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rows, blocks, bytes) -> d, m (rows, 32-blocks) and integers q (rows, 32-blocks, 32), w = d*q + m."""
+def _split(kind: str, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of types whose k is 1."""
     if kind in ("Q4_K", "Q5_K"):
         sc, mins = six_bits(raw[..., 4:16])
         d = flat(halves(raw[..., 0:2])[..., None] * sc.astype(F32))
@@ -83,8 +81,8 @@ def weights(kind: str, raw: np.ndarray) -> np.ndarray:
     if kind == "Q6_K":
         d, sc, q = sixteens(raw)
         return (d[..., None, None] * sc.astype(F32)[..., None] * q.astype(F32)).reshape(len(raw), -1)
-    d, m, q = split(kind, raw)
-    return (d[..., None] * q.astype(F32) + m[..., None]).reshape(len(raw), -1)
+    d, m, q, k = split(kind, raw)
+    return (d[..., None] * q.astype(F32) + m[..., None] * k.astype(F32)).reshape(len(raw), -1)
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, fused: bool) -> np.ndarray:
@@ -121,14 +119,15 @@ def matmul(kind: str, raw: np.ndarray, x: np.ndarray, fused: bool) -> np.ndarray
         return (chains[0] + chains[1]) + (chains[2] + chains[3])
     if kind == "Q6_K":
         return sixes(raw, x, fused)
-    d, m, q = split(kind, raw)
+    d, m, q, k = split(kind, raw)
     acc = np.zeros((len(x), len(raw)), F32)
     levels = quantise(x, fused)
     for b in range(q.shape[1]):
-        for level, (xq, xd, xs) in enumerate(levels):
+        for level, (xq, xd, _) in enumerate(levels):
             total = (xq[:, b, :].astype(np.int64) @ q[:, b, :].astype(np.int64).T).astype(F32)
             if kind in WITH_MIN:
-                inside = fma(d[None, :, b], total, m[None, :, b] * xs[:, b, None].astype(F32), fused)
+                sums = (xq[:, b, :].astype(np.int64) @ k[:, b, :].astype(np.int64).T).astype(F32)
+                inside = fma(d[None, :, b], total, m[None, :, b] * sums, fused)
                 new = fma(xd[:, b, None], inside, acc, fused)
             else:
                 new = fma(d[None, :, b] * xd[:, b, None], total, acc, fused)
