@@ -14,7 +14,7 @@ from engine.tokenizer.charsmap import Charsmap
 from engine.tokenizer.names import Names
 from engine.tokenizer.scores import KEY as SCORES
 from engine.tokenizer.scores import checked_scores
-from engine.tokenizer.splitters import splitter
+from engine.tokenizer.splitters import LINES, splitter
 from engine.tokenizer.spm import SpmEncoder
 from engine.tokenizer.ugm import UgmEncoder
 from engine.tokenizer.vocab import Vocab, flag
@@ -104,9 +104,9 @@ def open_text(gguf: GgufFile) -> Text:
 
 def _open_bpe(gguf: GgufFile) -> tuple[Vocab, Callable[[], Encoder]]:
     keys = gguf.metadata
-    cut_by = splitter(keys.get("tokenizer.ggml.pre")) if keys.get("tokenizer.ggml.model") == "gpt2" else None
-    vocab = Vocab(keys, add_bos_default=cut_by is not None and cut_by.add_bos)
-    assert cut_by is not None, "Vocab refuses every other kind"
+    over_characters = keys.get("tokenizer.ggml.model") == "gemma4"
+    cut_by = LINES if over_characters else splitter(keys.get("tokenizer.ggml.pre"))
+    vocab = Vocab(keys, add_bos_default=cut_by.add_bos)
     merges = keys.get("tokenizer.ggml.merges")
     if not isinstance(merges, list):
         raise BadModelFile("tokenizer.ggml.merges is missing or no list; the file has a vocabulary but no rules")
@@ -114,7 +114,7 @@ def _open_bpe(gguf: GgufFile) -> tuple[Vocab, Callable[[], Encoder]]:
     def build() -> Encoder:
         from engine.tokenizer.bpe import BpeEncoder  # the package behind it takes 20 MB and 50 ms
 
-        return BpeEncoder(vocab, merges, cut_by)
+        return BpeEncoder(vocab, merges, cut_by, over_characters)
 
     return vocab, build
 
@@ -145,4 +145,4 @@ def _open_wordpiece(gguf: GgufFile) -> tuple[Vocab, Callable[[], Encoder]]:
     return vocab, lambda: WordPieceEncoder(vocab, lowercase, strip_accents)
 
 
-_OPEN = {"gpt2": _open_bpe, "llama": _open_spm, "t5": _open_ugm, "bert": _open_wordpiece}
+_OPEN = {"gpt2": _open_bpe, "gemma4": _open_bpe, "llama": _open_spm, "t5": _open_ugm, "bert": _open_wordpiece}

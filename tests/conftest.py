@@ -20,6 +20,7 @@ FIRST = (
     "engine/test_accuracy.py", "appliance/api/test_swaps.py", "tui/test_swap.py", "appliance/api/test_restart.py",
     "tui/test_editor.py", "tui/test_profiles.py", "engine/kernels/test_warm.py", "terminal/test_hangup.py",
     "engine/quants/test_kernels.py", "terminal/test_terms.py", "terminal/test_ssh.py", "tui/test_review.py",
+    "engine/tokenizer/test_real_vocabularies.py",
     "engine/test_identity.py", "engine/tokenizer/test_against_llama_cpp.py", "appliance/api/test_serve.py",
     "tui/test_dash.py", "tui/test_dialogs.py", "engine/kernels/test_attention.py", "tui/test_real_swap.py",
     "appliance/test_supervisor.py", "engine/test_borders.py", "appliance/cli/test_limits.py", "tui/test_chrome.py",

@@ -1,4 +1,4 @@
-"""Text to ids by byte-level BPE: pieces and their merges. Not here: special tokens (names.py), borders (cuts.py).
+"""Text to ids by BPE over bytes or characters: pieces and merges. Not here: special tokens, borders (cuts.py).
 
 Merging is the package `tokenizers`, given one piece at a time: its queue is n log n in a piece's length (a piece of
 1 MB: 0.3 to 0.9 s on a Zen 3 core), and it lets go of the interpreter lock meanwhile. Its own splitting is not used:
@@ -14,7 +14,7 @@ from engine.tokenizer.alphabet import BYTE_OF_CHAR, CHAR_OF_BYTE
 from engine.tokenizer.cuts import pieces
 from engine.tokenizer.names import Names, is_text
 from engine.tokenizer.splitters import Splitter
-from engine.tokenizer.vocab import Kind, Vocab
+from engine.tokenizer.vocab import SPACE, Kind, Vocab
 
 # One prompt is one stream of pieces; a thread per core would only take cores from the engine. Read by `tokenizers`
 # when it is first used.
@@ -30,17 +30,28 @@ BATCH = 4_096  # new pieces merged at a time
 class BpeEncoder:
     """Encodes with one file's vocabulary and merges. Safe to use from several threads at once."""
 
-    def __init__(self, vocab: Vocab, merges: Sequence[object], splitter: Splitter) -> None:
-        """BadModelFile when a merge is not two texts with a space between them."""
+    def __init__(
+        self, vocab: Vocab, merges: Sequence[object], splitter: Splitter, over_characters: bool = False
+    ) -> None:
+        """`over_characters`: merges begin with characters, a space written U+2581 (one without a token is its bytes,
+        <0x0A>), not with the byte alphabet. BadModelFile when a merge is not two texts with a space between them."""
         ids = {token: i for i, token in enumerate(vocab.tokens) if _mergeable(token, vocab.kinds[i])}
+        self._over_characters = over_characters
         self._steps = splitter.steps
         lacking = "".join(rf"\u{byte:04x}" for byte in range(128) if CHAR_OF_BYTE[byte] not in ids)
         if splitter.gaps_part and lacking:
             self._steps += (f"[{lacking}]",)
-        model = models.BPE(ids, _merge_pairs(merges, ids), ignore_merges=splitter.whole_first)
-        self._merger = Tokenizer(model)
-        self._merger.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        self._known: dict[str, tuple[int, ...]] = {}
+        pairs = _merge_pairs(merges, ids)
+        self._merger = Tokenizer(
+            models.BPE(ids, pairs, ignore_merges=splitter.whole_first, byte_fallback=over_characters)
+        )
+        # What is never merged: runs of line ends that are tokens, where no merge leads to them.
+        self._whole: dict[str, tuple[int, ...]] = {}
+        if over_characters:
+            self._whole = {token: (i,) for token, i in ids.items() if not token.strip("\n")}
+        else:
+            self._merger.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        self._known = self._whole
         self._names = Names(vocab)
 
     def encode(self, text: str, parse_special: bool, mark: str = "") -> list[int]:
@@ -52,7 +63,7 @@ class BpeEncoder:
             if isinstance(part, int):
                 out.append(part)
             else:
-                self._encode_plain(part, out)
+                self._encode_plain(part.replace(" ", SPACE) if self._over_characters else part, out)
         return out
 
     def _encode_plain(self, text: str, out: list[int]) -> None:
@@ -86,7 +97,7 @@ class BpeEncoder:
             out.extend(known[piece] if ids is None else ids)
         kept = {piece: ids for piece, ids in fresh.items() if len(piece) <= REMEMBERED_CHARS}
         # Always a new dictionary: another thread may be reading the old one.
-        now = {**known, **kept} if len(known) + len(kept) <= REMEMBERED else kept
+        now = {**known, **kept} if len(known) + len(kept) <= REMEMBERED else {**self._whole, **kept}
         self._known = now
         waiting.clear()
         fresh.clear()

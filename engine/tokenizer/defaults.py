@@ -21,6 +21,7 @@ MODELS: Mapping[str, tuple[str, Defaults]] = {
     # SentencePiece numbers <unk>, <s>, </s> from 0, and many of its files do not say so.
     "llama": ("SentencePiece BPE", Defaults(bos=1, eos=2, unk=0, add_bos=True, space_prefix=True)),
     "t5": ("SentencePiece unigram", Defaults(eos=1, unk=2, add_eos=True)),
+    "gemma4": ("BPE over characters", Defaults(add_bos=True)),
     "bert": ("WordPiece", Defaults(bos=101, eos=102, unk=100, add_bos=True, add_eos=True)),
 }
 """`tokenizer.ggml.model` -> what it is called elsewhere, and its defaults."""

@@ -49,9 +49,12 @@ def end_of_generation(found: Mapping[str, int]) -> set[int]:
             ends.add(found[first])
     if _end_is_inner(found):
         ends.discard(found["<|end|>"])
-    if "<|tool_response>" in found and "</s>" in found:
-        ends.discard(found["</s>"])
-    return ends
+    return ends - {found[name] for name in plain_anyway(found)}
+
+
+def plain_anyway(found: Mapping[str, int]) -> frozenset[str]:
+    """Names that are a text's tokens like any other: HTML's </s>, where answers end otherwise."""
+    return frozenset({"</s>"} & found.keys()) if {"<|tool_response>", "<|plamo:eos|>"} & found.keys() else frozenset()
 
 
 def shown_anyway(found: Mapping[str, int]) -> frozenset[str]:

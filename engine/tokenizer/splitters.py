@@ -62,6 +62,7 @@ def _cased_words(digits: str, upper: str, lower: str, contraction: str = f"{_CON
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 # Single digits first, then the above, in one pass: white space before a digit counts as the end of a span.
 _GPT2_DIGITS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])"
+_LINES = r"[^\n]+|[\n]+"
 _LLAMA3 = _words(r"\p{N}{1,3}")
 _QWEN2 = _words(r"\p{N}")
 _MARKED = rf"{_ASCII_MARKS}[A-Za-z]+|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACE}"
@@ -131,12 +132,16 @@ SPLITTERS: Mapping[str, Splitter] = {name: splitter for names, splitter in _FAMI
     ),
     "jais-2": Splitter((_LLAMA3.replace(r"\s+(?!\S)|\s+", _HALVES),)),
     "minicpm5": Splitter((r"\p{N}{1,3}", _words(r"\p{N}+")), whole_first=True),
-    "laguna": Splitter((r"[^\n]+|[\n]+", _QWEN2)),
+    "laguna": Splitter((_LINES, _QWEN2)),
     "chameleon": Splitter(
         (r"<sentinel:[0-9]+>", r"IMGIMG[A-I]{1,4}Z", r"[\t\n]|    |  ", r"\p{N}", r"[\p{P}!-/:-@\[-`{-~]", _GPT2),
         add_bos=True,
     ),
 }  # fmt: skip
+
+
+LINES = Splitter((_LINES,))
+"""Gemma 4's way, whose model kind says so itself: whole lines."""
 
 
 def splitter(name: object) -> Splitter:

@@ -9,7 +9,7 @@ from enum import IntEnum
 from engine.errors import BadModelFile, InvalidParameter, UnsupportedModel
 from engine.tokenizer.alphabet import spoken
 from engine.tokenizer.defaults import MODELS
-from engine.tokenizer.endings import control_looking, end_of_generation, shown_anyway
+from engine.tokenizer.endings import control_looking, end_of_generation, plain_anyway, shown_anyway
 
 SPACE = "\u2581"  # how SentencePiece writes a space
 NO_ID = 0xFFFFFFFF  # how converters write "there is none" into an unsigned key
@@ -61,6 +61,8 @@ class Vocab:
         add_eos = flag(metadata, "tokenizer.ggml.add_eos_token", silent.add_eos)
         self.begin_id = self.bos_id if add_bos else None
         self.end_id = self.eos_id if add_eos else None
+        if model == "gemma4":  # early files say that there is none
+            self.begin_id = self.bos_id
         if model == "bert":  # always [CLS] … [SEP]; a file may name them so, "separator" misspelt as the format has it
             self.begin_id = self._id(metadata, "cls", self.bos_id)
             self.end_id = self._id(metadata, "seperator", silent.eos)
@@ -95,6 +97,8 @@ class Vocab:
         for token, i in found.items():
             if token in shown_anyway(found):
                 self.kinds[i] = Kind.USER_DEFINED
+            elif token in plain_anyway(found):
+                self.kinds[i] = Kind.NORMAL
         return frozenset(ends | {i for i in (self.eos_id, self.eot_id, self.eom_id) if i is not None})
 
     def _swallowing(self, metadata: Mapping[str, object]) -> tuple[frozenset[int], frozenset[int]]:

@@ -89,6 +89,12 @@ def test_harmony_ends_messages_with_end_and_answers_with_return_or_call() -> Non
     assert [vocab.is_special(i) for i in range(1, 7)] == [True, True, False, False, False, False]
 
 
+def test_where_answers_end_otherwise_html_is_text() -> None:
+    vocab = Vocab(keys(["</s>", "<|tool_response>", "<turn|>"], [3, 3, 3]))
+    assert vocab.eog_ids == {1, 2} and not vocab.is_special(0)
+    assert Vocab(keys(["</s>", "<turn|>"], [3, 3])).eog_ids == {0, 1}
+
+
 def test_begin_and_end_are_added_only_where_there_is_such_a_token() -> None:
     vocab = Vocab(keys(["a", "b"], add_bos_token=True, add_eos_token=True, bos_token_id=0xFFFFFFFF))
     assert (vocab.bos_id, vocab.begin_id, vocab.end_id) == (None, None, None)
