@@ -1,4 +1,4 @@
-"""Granite 3 and 4, dense and with experts: a llama with four multipliers. Not here: the hybrids with state spaces.
+"""Granite 3 and 4, dense and with experts, MiniCPM: a llama with four multipliers. Not here: hybrids with states.
 
     x = e embed(tokens)
     each layer:   x += r o(attend(rope(q(n)), rope(k(n)), v(n)))   with n = norm(x), scores times a
@@ -36,13 +36,13 @@ class GraniteShape(DecoderShape):
 
 
 def _factor(keys: Keys, name: str) -> float:
-    """1 where it is 0 or absent."""
-    return keys.real(name, -5e-324, 1e6, 1.0) or 1.0
+    """1 where it is 0 or absent. Old files of MiniCPM lack it and mean something else: it must be there."""
+    return keys.real(name, -5e-324, 1e6, None if keys.architecture == "minicpm" else 1.0) or 1.0
 
 
 def read(keys: Keys) -> GraniteShape:
     r = _factor(keys, "residual_scale")
-    own = {} if keys.architecture == "granite" else _experts(keys)
+    own = _experts(keys) if keys.architecture == "granitemoe" else {}
     return GraniteShape.of(
         keys,
         **own,

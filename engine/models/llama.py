@@ -1,4 +1,4 @@
-"""The llama family: Llama 1 to 3.x, Mistral, Mixtral, SmolLM, Yi and whatever else says `llama` in its file.
+"""The llama family: Llama 1 to 3.x, Mistral, Mixtral, SmolLM, Yi and whatever else says `llama`; ERNIE 4.5, InternLM 2.
 
     x = embed(tokens)
     each layer:   x += o(attend(rope(q(n)), rope(k(n)), v(n)))   with n = norm(x)
@@ -6,7 +6,7 @@
     logits = output(norm(x))
 
 Touvron et al. 2023 (arXiv:2302.13971); experts: Jiang et al. 2024 (arXiv:2401.04088). GGUF files of this family have q
-and k permuted so that rotation turns neighbours, not halves. Not here: biases, windows.
+and k permuted so that rotation turns neighbours, not halves. InternLM 1 has biases. Not here: windows.
 """
 
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ def read(keys: Keys) -> DecoderShape:
 class Layer:
     def __init__(self, at: Scope, s: DecoderShape) -> None:
         self.attn_norm = at.vector("attn_norm", s.n_embd)
-        self.attention = Attention.claim(at, s)
+        self.attention = Attention.claim(at, s, biased="qkvo" if at.has("attn_q", "bias") else "")
         self.ffn_norm = at.vector("ffn_norm", s.n_embd)
         self.ffn = feed_forward(at, s)
 

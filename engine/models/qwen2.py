@@ -1,4 +1,4 @@
-"""Qwen2 and Qwen2.5: a llama with biases of queries, keys and values. Not here: experts (qwen2moe.py), windows.
+"""Qwen2 and 2.5, Seed-OSS: a llama with biases of queries, keys and values. Not here: experts (qwen2moe.py), windows.
 
     x = embed(tokens)
     each layer:   x += o(attend(rope(q(n) + b_q), rope(k(n) + b_k), v(n) + b_v))   with n = norm(x)
@@ -29,7 +29,7 @@ class Layer:
     def __init__(self, at: Scope, s: DecoderShape) -> None:
         self.attn_norm = at.vector("attn_norm", s.n_embd)
         self.attention = Attention.claim(at, s, biased="qkv")
-        self.ffn_norm = at.vector("ffn_norm", s.n_embd)
+        self.ffn_norm = at.vector("post_attention_norm" if s.architecture == "seed_oss" else "ffn_norm", s.n_embd)
         self.ffn = Gated.claim(at, s.n_embd, s.n_ff)
 
 

@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 
 # general.architecture -> module of the family
 ARCHITECTURES = {
+    "llama": "engine.models.llama",
     "bitnet": "engine.models.bitnet",
     "bitnet-b1.58": "engine.models.bitnet",
     "deepseek2": "engine.models.deepseek2",
+    "ernie4_5": "engine.models.llama",
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
+    "glm4": "engine.models.glm4",
     "glm4moe": "engine.models.glm4moe",
     "gpt-oss": "engine.models.gptoss",
     "granite": "engine.models.granite",
     "granitemoe": "engine.models.granite",
-    "llama": "engine.models.llama",
+    "internlm2": "engine.models.llama",
+    "minicpm": "engine.models.granite",
     "olmo2": "engine.models.olmo2",
     "olmoe": "engine.models.olmoe",
     "phi3": "engine.models.phi3",
@@ -34,6 +38,7 @@ ARCHITECTURES = {
     "qwen2moe": "engine.models.qwen2moe",
     "qwen3": "engine.models.qwen3",
     "qwen3moe": "engine.models.qwen3",
+    "seed_oss": "engine.models.qwen2",
     "smollm3": "engine.models.smollm3",
     "starcoder2": "engine.models.starcoder2",
 }
