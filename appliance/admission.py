@@ -139,8 +139,9 @@ class Admission:
         sampling = self._sampling(wish)
         first = GenerateRequest(
             id=f"{name}-0", prompt_ids=ids, sampling=sampling, model=wish.model, max_tokens=min([room, *limits]),
-            stop=wish.stop, ignore_eos=wish.ignore_eos, n_logprobs=wish.n_logprobs, skip_special=wish.skip_special,
-            return_progress=wish.return_progress, lane=wish.lane, shown=self._shown(speech), speech=speech,
+            stop=(*wish.stop, *speech.stop), ignore_eos=wish.ignore_eos, n_logprobs=wish.n_logprobs,
+            skip_special=wish.skip_special, return_progress=wish.return_progress, lane=wish.lane,
+            shown=self._shown(speech), speech=speech,
         )  # fmt: skip
         more = [
             replace(first, id=f"{name}-{i}", sampling=replace(sampling, seed=(sampling.seed + i) % (1 << 64)))

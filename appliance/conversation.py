@@ -94,19 +94,21 @@ class Template:
         names: dict[str, str] = {}
         for message in messages:
             if message.get("tool_calls"):
+                if not message["content"]:
+                    message["content"] = self._call_shape[0]
                 message["tool_calls"] = [self._call(call) for call in message["tool_calls"]]
                 names |= {call.get("id", ""): call["function"]["name"] for call in message["tool_calls"]}
             if message["role"] == "tool" and "name" not in message and message.get("tool_call_id") in names:
                 message["name"] = names[message["tool_call_id"]]
             if "reasoning_content" in message:
                 message |= self._thoughts(message)
-            if self._takes_parts:
+            if self._takes_parts and message["content"] is not None:
                 message["content"] = _parts(message["content"])
         return messages
 
     def _call(self, call: Mapping[str, Any]) -> Message:
         function = dict(call["function"])
-        if isinstance(function.get("arguments"), str) and not self._wants_argument_text:
+        if isinstance(function.get("arguments"), str) and not self._call_shape[1]:
             with suppress(ValueError):  # a model's own slip comes back as the text that it was
                 function["arguments"] = json.loads(function["arguments"] or "{}")
         return {**call, "function": function}
@@ -137,16 +139,21 @@ class Template:
         return self._shows(user, tools=[_tool(NEEDLE)]) or not self._shows(user, needle="x", tools=[_tool("f")])
 
     @cached_property
-    def _wants_argument_text(self) -> bool:
-        """An object is what transformers documents; a template that joins text or prints Python wants JSON text."""
-        as_object, as_text = ({NEEDLE: "x"}, json.dumps({NEEDLE: "x"}))
-        return not self._shows_call(as_object) and self._shows_call(as_text)
+    def _call_shape(self) -> tuple[str | None, bool]:
+        """What stands for content in a turn that only calls, and whether arguments are JSON text.
 
-    def _shows_call(self, arguments: object) -> bool:
+        An object is what transformers documents; a template that joins text or prints Python wants text. Some show
+        calls only where content is null, and leave them out in silence where it is empty.
+        """
+        as_object, as_text = {NEEDLE: "x"}, json.dumps({NEEDLE: "x"})
+        shapes = [(content, is_text) for content in ("", None) for is_text in (False, True)]
+        return next((s for s in shapes if self._shows_call(as_text if s[1] else as_object, s[0])), shapes[0])
+
+    def _shows_call(self, arguments: object, content: str | None) -> bool:
         call = {"id": CALL_ID, "type": "function", "function": {"name": "f", "arguments": arguments}}
         messages = [
             {"role": "user", "content": self._content("x")},
-            {"role": "assistant", "content": self._content(""), "tool_calls": [call]},
+            {"role": "assistant", "content": content and self._content(content), "tool_calls": [call]},
             {"role": "tool", "content": self._content("x"), "tool_call_id": CALL_ID, "name": "f"},
         ]
         return self._shows(messages, tools=[_tool("f")], but=f"'{NEEDLE}'")

@@ -30,7 +30,7 @@ def tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=words, bos_token=BOS, eos_token=EOS)
 
 
-def documented(chat: Chat, source: str, as_text: bool = False) -> list[dict[str, Any]]:
+def documented(chat: Chat, source: str, as_text: bool = False, as_null: bool = False) -> list[dict[str, Any]]:
     """The messages as transformers' users write them for this template."""
     messages = copy.deepcopy(chat.messages)
     names = {call["id"]: call["function"]["name"] for m in messages for call in m.get("tool_calls", ())}
@@ -38,6 +38,8 @@ def documented(chat: Chat, source: str, as_text: bool = False) -> list[dict[str,
         if not as_text:
             for call in message.get("tool_calls", ()):
                 call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        if as_null and message.get("tool_calls"):
+            message["content"] = None
         if message["role"] == "tool":
             message["name"] = names[message["tool_call_id"]]
         if "reasoning_content" in message and "reasoning_content" not in source:
@@ -65,13 +67,19 @@ def takes_system(made_by: Any, source: str) -> bool:
     return any(chats[0].messages[0]["content"] in text for text in texts)
 
 
+def shows_call(found: dict[str, str]) -> bool:
+    """Whether the call's city is there (the question writes it otherwise), and not as Python writes it."""
+    return "rich <5>" in found.get("text", "") and "{'city': 'Z" not in found["text"]
+
+
 def reference(made_by: Any, source: str, chat: Chat) -> dict[str, Any]:
     """What transformers shows, and in `how` what had to be given otherwise than documented for it to be right."""
     found, how = shown(made_by, source, chat, documented(chat, source)), ""
-    if any("tool_calls" in m for m in chat.messages) and ("error" in found or "{'city': 'Z" in found["text"]):
-        text = shown(made_by, source, chat, documented(chat, source, as_text=True))
-        if "text" in text:
-            found, how = text, "arguments as text"
+    if any("tool_calls" in m for m in chat.messages):
+        for more in ({"as_text": True}, {"as_null": True}, {"as_text": True, "as_null": True}):
+            again = shown(made_by, source, chat, documented(chat, source, **more))
+            if not shows_call(found) and shows_call(again):
+                found, how = again, " and ".join(more)
     system = chat.messages[0]
     if system["role"] == "system" and not takes_system(made_by, source):
         first = {**chat.messages[1], "content": system["content"] + "\n\n" + chat.messages[1]["content"]}

@@ -178,7 +178,7 @@ async def _plain(request: web.Request, generation: Generation, shape: Shape) -> 
             if item is None:
                 continue
             index, event = item
-            if index not in answers:
+            if isinstance(event, Piece | Done) and index not in answers:  # not before: who waits has no model yet
                 answers[index] = shape.new_answer(index)
             if isinstance(event, Piece):
                 answers[index].add(event)

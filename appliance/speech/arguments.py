@@ -55,7 +55,7 @@ class MarkedArguments:
     def feed(self, text: str, calls: Calls) -> str:
         """The text behind the closer, "" while it goes on. A value is told when it is whole."""
         self._text = (self._text + text).lstrip()
-        while found := self._pair.match(self._text):
+        while ">" in text and (found := self._pair.match(self._text)):  # a pair ends with a tag
             self._tell(found[1].strip(), found[2], calls)
             self._text = self._text[found.end() :].lstrip()
         if not self._text.startswith(self._closer):

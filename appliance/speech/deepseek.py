@@ -22,6 +22,7 @@ class DeepSeek(Form):
     """All calls of an answer."""
 
     openers = (BEGIN, CALL)  # a model that leaves out the outer one means the same
+    closer = CALL_END
 
     def __init__(self, tools: Tools) -> None:
         super().__init__(tools)

@@ -40,6 +40,8 @@ class Form(ABC):
 
     openers: tuple[str, ...] = ()
     """What begins a block, in the text."""
+    closer = ""
+    """What a model writes right behind a call, if it is the same for all of its models."""
     is_bare = False
     """Whether an answer that begins with `{` is tried as a call without any opener."""
 

@@ -1,8 +1,9 @@
-"""Calls in a JSON list or by name behind one marker: Mistral's forms, Granite 3's. Not here: calls without marker.
+"""Calls in a JSON list or by name behind one marker: Mistral's forms, Granite 3's, Apriel's. Not here: tags per call.
 
     [TOOL_CALLS][{"name": "f", "arguments": {"a": 1}, "id": "abcdefghi"}, …]      Mistral until 2024
     [TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}            Mistral since, with or without an id
     <|tool_call|>[{"name": "f", "arguments": {"a": 1}}]                           Granite 3
+    <tool_calls>[{"name": "f", "arguments": {"a": 1}}]</tool_calls>               Apriel; MiniMax M1 without brackets
 """
 
 import re
@@ -10,10 +11,11 @@ import re
 from appliance.speech.arguments import BareArguments
 from appliance.speech.callobject import CallObject
 from appliance.speech.events import NotACall
-from appliance.speech.forms import Calls, Form, Tools
+from appliance.speech.forms import Calls, Form, Tools, behind
 from appliance.speech.jsontext import SPACE
 
-MISTRAL, GRANITE = "[TOOL_CALLS]", "<|tool_call|>"
+MISTRAL, GRANITE, APRIEL = "[TOOL_CALLS]", "<|tool_call|>", "<tool_calls>"
+END = "</tool_calls>"
 HEAD = re.compile(r"\s*([\w.:-]{1,64})\s*(?:\[CALL_ID\]\s*[\w-]*\s*)?(?:\[ARGS\]|(?=\{))\s*")
 MOST_HEAD = 200
 
@@ -21,14 +23,14 @@ MOST_HEAD = 200
 class Listed(Form):
     """All calls behind one marker."""
 
-    openers = (MISTRAL, GRANITE)
+    openers = (MISTRAL, GRANITE, APRIEL)
 
     def __init__(self, tools: Tools) -> None:
         super().__init__(tools)
         self._text = ""
         self._object: CallObject | None = None
         self._bare: BareArguments | None = None
-        self._is_list = False
+        self._is_list = self._is_over = False
 
     def feed(self, text: str, calls: Calls) -> str | None:
         text = self._text + text
@@ -42,10 +44,12 @@ class Listed(Form):
                 continue
             if text[0] in SPACE or (text[0] == "," and self._object is not None):
                 text = text[1:]
-            elif self._object is not None and not self._is_list:
-                return text
+            elif self._is_over or (self._object is not None and not self._is_list and text[0] != "{"):
+                rest = behind(text, END)
+                self._text = text if rest is None else ""
+                return rest
             elif text[0] == "]" and self._is_list:
-                return text[1:]
+                self._is_over, text = True, text[1:]
             elif text[0] == "[" and not self._is_list:
                 self._is_list, text = True, text[1:]
             elif text[0] == "{":
@@ -79,5 +83,5 @@ class Listed(Form):
     def begin(cls, name: str | None, template: str) -> str:
         if "[ARGS]" in template:
             return f"{MISTRAL}{name}[ARGS]" if name else MISTRAL
-        opener = MISTRAL if MISTRAL in template else GRANITE
+        opener = next(marker for marker in cls.openers if marker in template)
         return f'{opener}[{{"name": "{name}", "arguments":' if name else f'{opener}[{{"name":'

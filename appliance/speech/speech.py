@@ -7,14 +7,16 @@ from typing import Any
 from appliance.speech.bare import PYTHON, Bare
 from appliance.speech.deepseek import BEGIN, CALL, CALL_END, END, SEP, DeepSeek
 from appliance.speech.forms import Form, Tools
-from appliance.speech.listed import GRANITE, MISTRAL, Listed
+from appliance.speech.listed import END as LIST_END
+from appliance.speech.listed import Listed
 from appliance.speech.tagged import CLOSER, OPENER, Tagged
 
 THINK = ("<think>", "</think>")
 THOUGHTS = (("[THINK]", "[/THINK]"), ("<|START_THINKING|>", "<|END_THINKING|>"), ("<seed:think>", "</seed:think>"))
+MINIMAX = "]<]minimax[>["  # stands before each of its tags, which are others' by name
 CHANNEL, MESSAGE = "<|channel|>", "<|message|>"
 CALL_MARKERS = frozenset({
-    OPENER, CLOSER, MISTRAL, "[CALL_ID]", "[ARGS]", GRANITE, PYTHON, BEGIN, END, CALL, SEP, CALL_END,
+    OPENER, CLOSER, *Listed.openers, LIST_END, "[CALL_ID]", "[ARGS]", PYTHON, BEGIN, END, CALL, SEP, CALL_END,
 })  # fmt: skip
 """Tokens of all forms of calls; most files call them control tokens, which are not shown."""
 
@@ -23,7 +25,7 @@ CALL_MARKERS = frozenset({
 class Speech:
     """`thought` is the pair of marks around reasoning; `is_thinking`: the prompt has opened it already. `form` reads
     calls of `tools`; `begun` is the beginning of an answer that stands in the prompt. `is_harmony`: everything is in
-    channels."""
+    channels. `stop` are texts that end the answer besides the client's: nothing is wanted behind an only call."""
 
     thought: tuple[str, str] | None = None
     is_thinking: bool = False
@@ -32,6 +34,7 @@ class Speech:
     most_calls: int | None = None
     begun: str = ""
     is_harmony: bool = False
+    stop: tuple[str, ...] = ()
 
 
 PLAIN = Speech()
@@ -50,9 +53,9 @@ def thought_of(template: str) -> tuple[str, str]:
 
 def form_of(template: str) -> type[Form] | None:
     """The form that a template teaches its model to call tools in, if it is one that is read here."""
-    if MISTRAL in template or GRANITE in template:
+    if any(opener in template for opener in Listed.openers):
         return Listed
-    if OPENER in template:
+    if OPENER in template and MINIMAX not in template:
         return Tagged
     if BEGIN in template:
         return DeepSeek

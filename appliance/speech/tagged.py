@@ -26,7 +26,7 @@ LONGEST_NAME = 64
 class Tagged(Form):
     """One call between tags."""
 
-    openers = (OPENER,)
+    openers, closer = (OPENER,), CLOSER
 
     def __init__(self, tools: Tools) -> None:
         super().__init__(tools)

@@ -65,6 +65,15 @@ def test_a_template_renders_as_transformers_renders_it(renderer: Renderer, name:
         assert text == known.get("text"), title
 
 
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_tool_of_which_only_the_name_is_known_can_be_offered(renderer: Renderer, name: str) -> None:
+    """OpenAI wants no more; a third of the templates writes out description and parameters without asking."""
+    shows = KNOWN[name]["shows"]["tools are offered"]
+    if "get_weather" in shows.get("text", ""):
+        chat = Chat(CHATS["tools are offered"].messages, [{"type": "function", "function": {"name": "now"}}])
+        assert "now" in shown(renderer, name, chat)
+
+
 # Templates that we wrote down ourselves, and the real one whose conversations they must render alike.
 SAME = [
     ("chatml", "Qwen-Qwen2.5-7B-Instruct", ("with a system message", "several turns")),

@@ -74,6 +74,23 @@ async def test_who_comes_while_the_waiting_ones_are_made_anew_is_judged_by_the_n
         assert (await held)[0] == 200
 
 
+async def test_who_waited_through_a_swap_is_read_as_the_new_models_answers_are(tmp_path: Path) -> None:
+    """The first model answers in channels, the second one with thoughts between tags."""
+    scripts = {"quick": {"step_s": 0.05, "text": "abc"}, "long": {"text": "<think>so</think>\n\nyes."}}
+    all_profiles = profiles(chat_template="chatml")
+    all_profiles["quick"]["chat_template"] = "gpt-oss"
+    async with service(tmp_path, profiles=all_profiles, profile="quick", scripts=scripts) as running:
+        first = asyncio.create_task(running.chat(max_tokens=25))
+        await until(lambda: parts(running)[0].answers.n_begun() == 1)
+        held = asyncio.create_task(running.chat())
+        await waiting(running, 1)
+        swap = await parts(running)[0].begin("long")
+        assert (await first)[0] == 200
+        assert await ended(parts(running)[0], swap) == "ready"
+        message = (await held)[1]["choices"][0]["message"]
+        assert (message["content"], message.get("reasoning_content")) == ("yes", "so")
+
+
 async def test_a_request_whose_prompt_is_being_made_when_the_profile_changes_is_made_anew(tmp_path: Path) -> None:
     twin = {**QUICK, "alias": "twin", "warmup": LIMITS}
     async with service(tmp_path, profiles={**profiles(), "twin": twin}, profile="quick") as running:

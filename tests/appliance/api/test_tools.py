@@ -125,6 +125,12 @@ async def test_a_named_call_is_made(tmp_path: Path) -> None:
         assert (name, arguments, finish) == ("get_weather", '{"city": "Oslo"}', "tool_calls")
 
 
+async def test_nothing_is_computed_behind_the_only_call_that_is_wanted(calling: Service) -> None:
+    _, body, _ = await calling.chat(tools=TOOLS, parallel_tool_calls=False)
+    assert body["choices"][0]["finish_reason"] == "tool_calls"
+    assert body["usage"]["completion_tokens"] == CALLS.index("</tool_call>") + len("</tool_call>")
+
+
 async def test_a_call_that_a_limit_cuts_says_length(calling: Service) -> None:
     _, body, _ = await calling.chat(tools=TOOLS, max_tokens=CALLS.index("Oslo"))
     choice = body["choices"][0]

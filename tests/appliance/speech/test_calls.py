@@ -40,6 +40,8 @@ TWICE = {
                       "[TOOL_CALLS]now[ARGS]{}"),
     "Granite": (Listed, 'Let me see. <|tool_call|>[{"name": "get_weather", "arguments": ' + OSLO +
                 '}, {"name": "now", "arguments": {}}]'),
+    "Apriel": (Listed, 'Let me see.\n<tool_calls>[{"name": "get_weather", "arguments": ' + OSLO +
+               '}, {"name": "now", "arguments": {}}]</tool_calls>'),
     "DeepSeek V3.1": (DeepSeek, f"Let me see.{BEGIN}{CALL}get_weather{SEP}{OSLO}{CALL_END}"
                       f"{CALL}now{SEP}{{}}{CALL_END}{END}"),
     "DeepSeek R1": (DeepSeek, f"Let me see.\n{BEGIN}{CALL}function{SEP}get_weather\n```json\n{OSLO}\n```{CALL_END}\n"
