@@ -21,14 +21,15 @@ from typing import Any, Literal, Protocol
 from appliance.life import Life, Patience, WorkerSpec
 from appliance.recent import Recent
 from appliance.wire import Frame, pack
-from engine.errors import ColibriError, EngineDown, EngineFailed
+from engine.errors import ColibriError, EngineDown, EngineFailed, ModelUnreadable
 
 State = Literal["starting", "compiling", "loading", "ready", "restarting", "crashed", "stopped"]
 log = logging.getLogger("colibri.supervisor")
 
 NO_USE_REPEATING = (2, 3)
 DOES_NOT_FIT = 4
-"""Exit codes of a load. Usage and a bad model file end the same way next time; what once fitted may fit again."""
+"""Exit codes of a load. Usage and a bad model file end the same way next time; what once fitted, or came from a disk
+that does not give it now, may another time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class Supervisor:
             await life.run(self.spec, self._prefix, self._env)
             if self._trial:
                 return self._fail_trial(life)
-            if life.fatal is not None and not life.was_ready and self._is_final(life.fatal.exit_code):
+            if life.fatal is not None and not life.was_ready and self._is_final(life.fatal):
                 return self._give_up(life.fatal, f"no model is loaded: {life.fatal.message}")
             if (often := self._too_often(life)) is not None:
                 text = f"the engine process ended {often} ({life.reason}); mend the cause, then restart the server"
@@ -206,8 +207,10 @@ class Supervisor:
         for listener in self._listeners:
             listener.worker_lost(self.error)
 
-    def _is_final(self, exit_code: int) -> bool:
-        return exit_code in NO_USE_REPEATING or (exit_code == DOES_NOT_FIT and not self._record.ever_ready)
+    def _is_final(self, error: ColibriError) -> bool:
+        if error.exit_code == DOES_NOT_FIT or isinstance(error, ModelUnreadable):
+            return not self._record.ever_ready
+        return error.exit_code in NO_USE_REPEATING
 
     def _too_often(self, life: Life) -> str | None:
         """Count an end; words for giving up. Loads count without a clock: five that die of memory after a minute each

@@ -50,6 +50,12 @@ class BadModelFile(ColibriError):
     status, exit_code, type, code = 500, 3, "server_error", "bad_model_file"
 
 
+class ModelUnreadable(BadModelFile):
+    """The disk does not give the file now; it may another time."""
+
+    code = "model_unreadable"
+
+
 class UnsupportedModel(BadModelFile):
     code = "unsupported_model"
 

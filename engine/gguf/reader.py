@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from engine.errors import BadModelFile, UnsupportedTensorType
+from engine.errors import BadModelFile, ModelUnreadable, UnsupportedTensorType
 from engine.gguf import layout as lay
 from engine.gguf.layout import quoted
 from engine.gguf.sniff import foreign
@@ -85,7 +85,7 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         raise BadModelFile(f"{name}: there is no such file; check the path") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable path"
-        raise BadModelFile(f"{name}: cannot be read ({reason.lower()})") from None
+        raise ModelUnreadable(f"{name}: cannot be read ({reason.lower()})") from None
 
 
 def _read_one(path: Path) -> GgufFile:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import BadModelFile
+from engine.errors import ModelUnreadable
 from engine.kernels import fetch
 from engine.kernels.disk import BLOCK
 from engine.kernels.places import APART, READS, RING, Places
@@ -211,7 +211,7 @@ class ExpertCache:
 
     def fill(self, on_progress: Callable[[int, int], None]) -> None:
         """Have all slots in memory, and read those experts into them that have the most heat; none without any heat.
-        BadModelFile when reading fails."""
+        ModelUnreadable when reading fails."""
         self._arena.populate()
         todo = self._hottest()
         on_progress(0, len(todo))
@@ -220,7 +220,7 @@ class ExpertCache:
                 fetch.bring(self.address, self.layer(layer), expert, self._heads.address + slot * fetch.HEAD)
             self.readers.finish()
             if fault := self.readers.take_fault():
-                raise BadModelFile(f"{self.origin.path.name} cannot be read: {fault}")
+                raise ModelUnreadable(f"{self.origin.path.name} cannot be read: {fault}")
             on_progress(min(i + BATCH, len(todo)), len(todo))
 
     def _hottest(self) -> list[tuple[int, int, int]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.errors import BadModelFile
+from engine.errors import BadModelFile, ModelUnreadable
 from engine.gguf.reader import Part
 from engine.kernels.disk import BLOCK
 from engine.kernels.program import Buffer
@@ -69,7 +69,7 @@ class Origin:
                 got = os.preadv(fd, [memory[done:size]], start + done)
             except OSError as error:
                 why = os.strerror(error.errno or 0).lower()
-                raise BadModelFile(f"{name} cannot be read at byte {start + done:,}: {why}") from error
+                raise ModelUnreadable(f"{name} cannot be read at byte {start + done:,}: {why}") from error
             if done + got < want and (done + got) // BLOCK * BLOCK <= done:
                 raise BadModelFile(f"{name} ends too early; get a whole file")
             done = done + got if done + got >= want else (done + got) // BLOCK * BLOCK

@@ -262,6 +262,31 @@ async def test_a_model_file_that_changes_ends_the_answer_and_is_not_answered_fro
     await dispatcher.close()
 
 
+async def test_a_disk_that_was_ill_for_a_moment_does_not_end_the_service(tmp_path: Path) -> None:
+    """The worker dies, and its file cannot be read while it is started anew: a link to itself stands in its place."""
+    path = tiny_llama(tmp_path / "m.gguf")
+    supervisor = Supervisor(WorkerSpec(str(path), OPTIONS), back_off=BackOff(first_s=0.01, longest_s=0.05, ends=99))
+    dispatcher = Dispatcher(supervisor)
+    await supervisor.start()
+    async with asyncio.timeout(GUARD_S):
+        pid = (await supervisor.ready())["pid"]
+        expected = text(await answer(dispatcher, ask("i1")))
+        path.rename(tmp_path / "away")
+        path.symlink_to(path)
+        os.kill(pid, signal.SIGKILL)
+        while supervisor.restarts < 2:
+            await asyncio.sleep(0.01)
+        path.unlink()
+        (tmp_path / "away").rename(path)
+        await supervisor.ready()
+    assert text(await answer(dispatcher, ask("i2"))) == expected
+    await supervisor.stop()
+    await dispatcher.close()
+    path.unlink()
+    path.symlink_to(path)
+    assert (await refusal(path)).code == "model_unreadable", "what never was there is told at once"
+
+
 async def test_another_file_under_the_same_name_is_refused_even_with_the_same_header(tmp_path: Path) -> None:
     path = tiny_llama(tmp_path / "m.gguf")
     planned = identity(path)
