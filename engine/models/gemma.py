@@ -79,7 +79,7 @@ class Model(Decoder):
             near = parts.rotation(base=s.local_base, scaling=RopeScaling())
         self.open(parts, scale=s.n_embd**0.5)
         for i, w in enumerate(self.layers):
-            window = s.windows[i] if s.windows else 0
+            window = s.window(i)
             n = parts.norm(w.attn_norm, *w.attention.inputs)
             w.attention.record(
                 parts, n, i, near if window else table, neox=True, scale=s.score_scale, window=window,

@@ -6,7 +6,8 @@
     logits = output(norm(x))
 
 Touvron et al. 2023 (arXiv:2302.13971); experts: Jiang et al. 2024 (arXiv:2401.04088). GGUF files of this family have q
-and k permuted so that rotation turns neighbours, not halves. InternLM 1 has biases. Not here: windows.
+and k permuted so that rotation turns neighbours, not halves. InternLM 1 has biases, the first Mistral a
+window in all layers. Not here: experts that all rows go through.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from engine.models.attention import Attention
 from engine.models.claims import Scope
 from engine.models.decoder import Decoder
 from engine.models.ffn import feed_forward
-from engine.models.keys import MAX_EXPERTS, MAX_WIDTH, Keys
+from engine.models.keys import MAX_CTX, MAX_EXPERTS, MAX_WIDTH, Keys
 from engine.models.shape import DecoderShape, mixture
 
 if TYPE_CHECKING:
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 
 
 def read(keys: Keys) -> DecoderShape:
+    window = keys.count("attention.sliding_window", 0, 1 << 32, 0)
+    windows = (window,) * keys.n_blocks if 0 < window < keys.count("context_length", 1, MAX_CTX) else ()
     if not keys.count("expert_count", 0, MAX_EXPERTS, 0):
-        return DecoderShape.of(keys)
-    return DecoderShape.of(keys, **mixture(keys, keys.counts("feed_forward_length", 1, MAX_WIDTH)))
+        return DecoderShape.of(keys, windows=windows)
+    return DecoderShape.of(keys, windows=windows, **mixture(keys, keys.counts("feed_forward_length", 1, MAX_WIDTH)))
 
 
 class Layer:
@@ -43,7 +46,8 @@ class Model(Decoder):
         table = parts.rotation(self.rope_factors)
         self.open(parts)
         for i, w in enumerate(self.layers):
-            w.attention.record(parts, parts.norm(w.attn_norm, *w.attention.inputs), i, table)
+            n = parts.norm(w.attn_norm, *w.attention.inputs)
+            w.attention.record(parts, n, i, table, window=self.shape.window(i))
             w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
             parts.layer()
         self.close(parts)

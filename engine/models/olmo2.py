@@ -60,7 +60,7 @@ class Model(Decoder):
             near = parts.rotation(base=s.near_base, scaling=RopeScaling())
         self.open(parts)
         for i, w in enumerate(self.layers):
-            window = s.windows[i] if s.windows else 0
+            window = s.window(i)
             x, table = parts.plain(*w.attention.inputs), near if window else far
             w.attention.record(parts, x, i, table, neox=True, window=window, post_norm=w.attn_post_norm)
             w.ffn.record(parts, parts.plain(*w.ffn.inputs), post_norm=w.ffn_post_norm)

@@ -75,7 +75,7 @@ class Model(Decoder):
         self.open(parts)
         for i, w in enumerate(self.layers):
             n = parts.norm(w.attn_norm, *w.attention.inputs)
-            w.attention.record(parts, n, i, table, neox=True, window=s.windows[i] if s.windows else 0)
+            w.attention.record(parts, n, i, table, neox=True, window=s.window(i))
             w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
             parts.layer()
         self.close(parts)

@@ -82,6 +82,10 @@ class DecoderShape:
     latent: LatentSizes | None = None
     n_skipped: int = 0
 
+    def window(self, i: int) -> int:
+        """How many positions a row of layer i sees, 0: all."""
+        return self.windows[i] if self.windows else 0
+
     @classmethod
     def of(cls, keys: Keys, **own: Any) -> Self:
         """The numbers that most families name alike; `own` ones win, and their keys are not asked for."""

@@ -47,7 +47,7 @@ class Model(Decoder):
         self.open(parts)
         for i, w in enumerate(self.layers):
             n = parts.norm(w.attn_norm, *w.attention.inputs, bias=w.attn_norm_bias)
-            w.attention.record(parts, n, i, table, neox=True, window=s.windows[i] if s.windows else 0)
+            w.attention.record(parts, n, i, table, neox=True, window=s.window(i))
             n = parts.norm(w.ffn_norm, *w.ffn.inputs, bias=w.ffn_norm_bias)
             w.ffn.record(parts, n, curve="gelu")
             parts.layer()

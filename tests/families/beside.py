@@ -19,6 +19,11 @@ BESIDE: dict[str, Family] = {
         "LlamaForCausalLM", "llama", {"rms_norm_eps": 1e-5, "attention_bias": True},
         {"rope.dimension_count": 16, "vocab_size": 272}, permuted=True,
     ),
+    # llama.cpp leaves this family's window out.
+    "mistral": Family(
+        "MistralForCausalLM", "llama", {"rms_norm_eps": 1e-5, "sliding_window": 24},
+        {"attention.sliding_window": 24, "rope.dimension_count": 16, "vocab_size": 272}, permuted=True, peer=False,
+    ),
     "minicpm": Family(
         _granite.model, "minicpm", {**_granite.config, "attention_multiplier": 0.25}, {
             **_granite.keys, "attention.scale": None}, permuted=True,

@@ -142,7 +142,6 @@ def test_files_that_are_no_whole_model_here(change: Raw, words: str, tmp_path: P
         ("attention.scale", 0.5),
         ("attention.causal", False),
         ("use_parallel_residual", True),
-        ("attention.sliding_window", 64),
         ("attention.clamp_kqv", 8.0),
         ("final_logit_softcapping", 30.0),
         ("rope.scaling.type", "longrope"),
