@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from appliance.chat_template import required
 from appliance.request import GenerateRequest, Lane
+from appliance.shield import shielded
 from appliance.speech.speech import PLAIN, Speech
 from appliance.speech.toolset import ToolSet, listen, shown_ids
 from engine.errors import ContextLengthExceeded, InvalidParameter
@@ -89,17 +90,17 @@ class Admission:
             eos_token=self.text.name(vocab.eos_id), extra=extra or {}, add_generation_prompt=add_generation_prompt,
         )  # fmt: skip
 
-    async def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+    async def encode(self, text: str, *, add_special: bool, parse_special: bool, mark: str = "") -> list[int]:
         """Token ids of a prompt; a text that cannot fit whatever its tokens are is refused without tokenising it."""
-        fewest = len(text.encode("utf-8")) // self._longest
+        fewest = len((text.replace(mark, "") if mark else text).encode("utf-8")) // self._longest
         if fewest >= self.n_ctx:
             raise self._too_long(f"at least {fewest}", fewest)
-        return await self.tokens(text, add_special=add_special, parse_special=parse_special)
+        return await self.tokens(text, add_special=add_special, parse_special=parse_special, mark=mark)
 
-    async def tokens(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+    async def tokens(self, text: str, *, add_special: bool, parse_special: bool, mark: str = "") -> list[int]:
         """Token ids of a text of any length, in a thread."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.threads, self.text.encode, text, add_special, parse_special)
+        return await loop.run_in_executor(self.threads, self.text.encode, text, add_special, parse_special, mark)
 
     async def chat(
         self, messages: list[dict[str, Any]], *, extra: dict[str, Any] | None = None, toolset: ToolSet | None = None,
@@ -107,9 +108,11 @@ class Admission:
     ) -> "Prompt":  # fmt: skip
         """A conversation, with exactly one begin token when the template or the file asks for one."""
         tools = [dict(tool) for tool in toolset.tools] if toolset else None
+        loop = asyncio.get_running_loop()
+        messages, mark = await loop.run_in_executor(self.threads, shielded, self.text, messages)
         rendered = await self.render(messages, tools=tools, extra=extra)
         text, speech = listen(required(self.text, bool(toolset)), rendered, toolset, splits)
-        return Prompt(await self.encode(text, add_special=True, parse_special=True), speech)
+        return Prompt(await self.encode(text, add_special=True, parse_special=True, mark=mark), speech)
 
     async def prompt_ids(self, prompt: str | Sequence[int]) -> list[int]:
         """Ids of a raw prompt; given ids are checked against the vocabulary and taken as they are.

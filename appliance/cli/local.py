@@ -124,12 +124,15 @@ class Local:
                 "this model has no chat template; give it plain text with --raw, or a template with --chat-template"
             )
         vocab = text.vocab
-        rendered = render_now(text.chat_template, messages, add_generation_prompt=True,
+        from appliance.shield import shielded
+
+        given, mark = shielded(text, messages)
+        rendered = render_now(text.chat_template, given, add_generation_prompt=True,
                               bos_token=text.name(vocab.bos_id), eos_token=text.name(vocab.eos_id))  # fmt: skip
         from appliance.speech.toolset import listen
 
         prompt, speech = listen(text.chat_template, rendered, None)
-        return text.encode(prompt, add_special=True, parse_special=True), speech
+        return text.encode(prompt, add_special=True, parse_special=True, mark=mark), speech
 
     def generate(self, ids: Sequence[int], sampling: "Sampling", n_predict: int, *, stop: Sequence[str] = (),
                  n_logprobs: int = 0, shown: Sequence[int] = ()) -> Generator[Event, None, None]:  # fmt: skip

@@ -21,11 +21,14 @@ class Names:
             if (token := vocab.tokens[i]) and is_text(token)
         ]
         self._names = sorted(found, key=lambda name: -len(name[0].encode()))  # longest first, in bytes
+        self._firsts = {name[0] for name, _, is_text in found if not is_text}
         self._overlap = _overlap([name for name, *_ in self._names])
         self._after, self._before = vocab.swallows_after, vocab.swallows_before
 
     def shield(self, text: str, mark: str) -> str:
         """The text with `mark` inside each name that is seen only when asked for; those of one character stay."""
+        if not self._firsts & set(text):
+            return text
         names = [name for name, _, is_text in self._names if not is_text and len(name) > 1]
         while present := [name for name in names if name in text]:  # breaking one may leave another that overlapped it
             for name in present:

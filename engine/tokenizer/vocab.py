@@ -115,7 +115,7 @@ class Vocab:
         elif self.model == "llama" and ("phi-3" in name or "phi3" in name):
             kept = ("<unk>", "<s>", "<|endoftext|>")
             return frozenset(i for i in self.named if self.tokens[i] not in kept), frozenset()
-        return frozenset(), frozenset(i for i in self.named if self.tokens[i] in masks)
+        return frozenset(), frozenset(i for i in self.named if self.tokens[i] in masks) if masks else frozenset()
 
     @property
     def named(self) -> list[int]:
