@@ -2,7 +2,7 @@
 
     record            1 x   2 bytes from row to row   3 weight f32[k]   4 k   5 eps (f32)   6 act f32 or 0
                       7 act q32 or 0   8 bytes between threads' copies of either   9 scratch   10 bytes between threads
-                      11 N_ROWS or N_OUT (which rows of the step block)   12 bias f32[k] (layer_norm)   15 counter
+                      11 N_ROWS or N_OUT (which rows of the step block)   12 bias f32[k] or 0 (layer_norm)   15 counter
     rms_columns       1 x   2 bytes from row to row   3 weight f32[k]   4 k   5 eps (f32)   15 counter
 
     rms_norm          y = x / sqrt(mean(x^2) + eps) * w (Zhang and Sennrich 2019, arXiv:1910.07467)
@@ -57,7 +57,8 @@ def centred(x, w, bias, k, eps, out):
     scale = sp_f32x8(f32(1.0) / np.sqrt(sum_f32x8(add_f32x8(a, b)) / f32(k) + eps))
     for i in range(0, k * 4, 32):
         y = mul_f32x8(sub_f32x8(ld_f32x8(x + i), mean), scale)
-        st_f32x8(out + i, fma_f32x8(y, ld_f32x8(w + i), ld_f32x8(bias + i)))
+        shift = ld_f32x8(bias + i) if bias != 0 else z_f32x8()
+        st_f32x8(out + i, fma_f32x8(y, ld_f32x8(w + i), shift))
 
 
 @inner

@@ -65,10 +65,11 @@ class Decoder:
         parts.embed(self.embedding, scale)
 
     def close(
-        self, parts: "Parts", *, norm_bias: "Vector | None" = None, scale: float = 1.0, soft_cap: float = 0.0
-    ) -> None:
+        self, parts: "Parts", *, norm_bias: "Vector | None" = None, is_centred: bool = False, scale: float = 1.0,
+        soft_cap: float = 0.0,
+    ) -> None:  # fmt: skip
         """Logits of the output rows, times `scale`, under `soft_cap` (0: none); a token from each with a sampler."""
-        n = parts.norm(self.output_norm, self.output, bias=norm_bias, rows=N_OUT)
+        n = parts.norm(self.output_norm, self.output, bias=norm_bias, is_centred=is_centred, rows=N_OUT)
         parts.matmul(self.output, n, parts.logits, parts.ld_logits, rows=N_OUT)
         parts.program.barrier()
         if scale != 1.0 or soft_cap:

@@ -1,10 +1,11 @@
-"""Gemma 2 and the text part of Gemma 3: norms around each block, windows in most layers. Not here: Gemma 1 and 3n.
+"""Gemma 1 to 3, text: gelu, scaled embeddings, from 2 on norms around blocks and windows. Not here: 3n, pictures.
 
     x = sqrt(n_embd) * embed(tokens)
     each layer:   x += norm(o(attend(rope(q(n)), rope(k(n)), v(n))))     n = norm(x)
                   x += norm(down(gelu(gate(n)) * up(n)))                 n = norm(x)
     logits = output(norm(x))
 
+Gemma 1 (arXiv:2403.08295): without the norms behind, all layers see all positions.
 Gemma 2 (arXiv:2408.00118): scores and logits are kept under a cap; every second layer sees all positions.
 Gemma 3 (arXiv:2503.19786): queries and keys are normalised by head; every sixth layer sees all positions, the others
 turn by a base of their own and are not stretched.
@@ -42,8 +43,10 @@ class GemmaShape(DecoderShape):
 
 
 def read(keys: Keys) -> DecoderShape:
-    is_second = keys.architecture == "gemma2"
     common = DecoderShape.of(keys)
+    if keys.architecture == "gemma":
+        return GemmaShape.of(keys, score_scale=common.head_dim**-0.5)
+    is_second = keys.architecture == "gemma2"
     width = common.n_embd / common.n_heads if common.n_layers == _LARGEST[keys.architecture] else common.head_dim
     return GemmaShape.of(
         keys,
@@ -62,10 +65,10 @@ class Layer:
         norms = (s.head_dim, s.head_dim) if s.architecture == "gemma3" else None
         self.attn_norm = at.vector("attn_norm", s.n_embd)
         self.attention = Attention.claim(at, s, norms=norms)
-        self.post_attn_norm = at.vector("post_attention_norm", s.n_embd)
+        self.post_attn_norm = at.vector("post_attention_norm", s.n_embd) if s.joins_apart else None
         self.ffn_norm = at.vector("ffn_norm", s.n_embd)
         self.ffn = Gated.claim(at, s.n_embd, s.n_ff)
-        self.post_ffn_norm = at.vector("post_ffw_norm", s.n_embd)
+        self.post_ffn_norm = at.vector("post_ffw_norm", s.n_embd) if s.joins_apart else None
 
 
 class Model(Decoder):

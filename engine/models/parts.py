@@ -145,15 +145,17 @@ class Parts:
         self.program.barrier()
 
     def norm(
-        self, weight: Vector, *readers: Matrix | Vector, bias: Vector | None = None, rows: int = N_ROWS
-    ) -> Act:
-        """RMS norm of x (of the rows whose logits are wanted, with N_OUT) for `readers`; with a bias a layer norm."""
+        self, weight: Vector, *readers: Matrix | Vector, bias: Vector | None = None, is_centred: bool = False,
+        rows: int = N_ROWS,
+    ) -> Act:  # fmt: skip
+        """RMS norm of x (of the rows whose logits are wanted, with N_OUT) for `readers`; with a bias, or if it
+        `is_centred`, a layer norm."""
         k, out = self.shape.n_embd, self.act("normed", self.shape.n_embd, *readers)
         assert weight.k == k and k % 8 == 0 and (bias is None or bias.k == k), (weight.name, weight.k, k)
         self.program.add(
-            layer_norm if bias else rms_norm, self.x.address, k * 4, weight.address, k, float(self.shape.eps),
-            *out.addresses, out.copies, self.scratch.address, self.scratch_bytes, rows, bias.address if bias else 0,
-            counter=True, work=Work(weight.name, n_bytes=weight.k * 4, rows=rows),
+            layer_norm if bias or is_centred else rms_norm, self.x.address, k * 4, weight.address, k,
+            float(self.shape.eps), *out.addresses, out.copies, self.scratch.address, self.scratch_bytes, rows,
+            bias.address if bias else 0, counter=True, work=Work(weight.name, n_bytes=weight.k * 4, rows=rows),
         )  # fmt: skip
         self.program.tile_barrier()
         return out

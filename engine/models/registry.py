@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 # general.architecture -> module of the family
 ARCHITECTURES = {
-    "llama": "engine.models.llama",
     "bitnet": "engine.models.bitnet",
     "bitnet-b1.58": "engine.models.bitnet",
+    "cohere2": "engine.models.cohere",
+    "command-r": "engine.models.cohere",
     "deepseek2": "engine.models.deepseek2",
     "ernie4_5": "engine.models.llama",
+    "exaone4": "engine.models.exaone4",
+    "gemma": "engine.models.gemma",
     "gemma2": "engine.models.gemma",
     "gemma3": "engine.models.gemma",
     "glm4": "engine.models.glm4",
@@ -30,6 +33,7 @@ ARCHITECTURES = {
     "granite": "engine.models.granite",
     "granitemoe": "engine.models.granite",
     "internlm2": "engine.models.llama",
+    "llama": "engine.models.llama",
     "minicpm": "engine.models.granite",
     "olmo2": "engine.models.olmo2",
     "olmoe": "engine.models.olmoe",
@@ -40,6 +44,7 @@ ARCHITECTURES = {
     "qwen3moe": "engine.models.qwen3",
     "seed_oss": "engine.models.qwen2",
     "smollm3": "engine.models.smollm3",
+    "stablelm": "engine.models.stablelm",
     "starcoder2": "engine.models.starcoder2",
 }
 

@@ -77,6 +77,39 @@ DENSE: dict[str, Family] = {
              "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
         {"attention.sliding_window": _WINDOW}, POST_NORMS, from_zero=True,
     ),
+    "gemma": Family(
+        "GemmaForCausalLM", "gemma", {"head_dim": 32, "rms_norm_eps": 1e-6}, {"rope.freq_base": None}, from_zero=True,
+    ),
+    "command-r": Family(
+        "CohereForCausalLM", "command-r", {"layer_norm_eps": 1e-5, "logit_scale": 0.25},
+        {"attention.layer_norm_epsilon": 1e-5, "logit_scale": 0.25, "rope.scaling.type": "none",
+         "rope.dimension_count": 16},
+    ),
+    "cohere2": Family(
+        "Cohere2ForCausalLM", "cohere2",
+        {"layer_norm_eps": 1e-5, "logit_scale": 0.25, "sliding_window": _WINDOW, "num_hidden_layers": 5},
+        {"attention.layer_norm_epsilon": 1e-5, "logit_scale": 0.25, "attention.sliding_window": _WINDOW,
+         "rope.scaling.type": "none", "rope.dimension_count": 16},
+    ),
+    # llama.cpp has a window where there are 64 layers.
+    "exaone4": Family(
+        "Exaone4ForCausalLM", "exaone4", {"rms_norm_eps": 1e-5, "sliding_window": _WINDOW, "num_hidden_layers": 5},
+        {"attention.sliding_window": _WINDOW,
+         "attention.sliding_window_pattern": [True, True, True, False, True]},
+        POST_NORMS, peer=False,
+    ),
+    "exaone4-small": Family(
+        "Exaone4ForCausalLM", "exaone4",
+        {"rms_norm_eps": 1e-5, "sliding_window": None, "layer_types": ["full_attention"] * 3,
+         "tie_word_embeddings": True},
+        names=POST_NORMS,
+    ),
+    "stablelm": Family(
+        "StableLmForCausalLM", "stablelm",
+        {"layer_norm_eps": 1e-5, "use_qkv_bias": True,
+         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}},
+        {"attention.layer_norm_epsilon": 1e-5, "rope.dimension_count": 8, "use_parallel_residual": False},
+    ),
     # llama.cpp leaves this family's window out.
     "phi3": Family(
         "Phi3ForCausalLM", "phi3", {"sliding_window": _WINDOW, "rms_norm_eps": 1e-5},

@@ -104,6 +104,8 @@ def test_a_layer_norm_centres_and_shifts(k: int, n_rows: int) -> None:
     for which, order in ((step.N_ROWS, 1), (step.N_OUT, -1)):
         run(layer_norm, [*words, which, bias.address], n_rows)
         assert np.allclose(rows(out, k, n_rows), exact[::order], rtol=1e-4, atol=5e-5)
+    run(layer_norm, [*words, step.N_ROWS, 0], n_rows)
+    assert np.allclose(rows(out, k, n_rows), exact - rows(bias, k), rtol=1e-4, atol=5e-5)
 
 
 @pytest.mark.parametrize("n_rows", ROWS)
