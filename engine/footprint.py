@@ -97,7 +97,8 @@ def weights_by_kind(tensors: Iterable[TensorInfo]) -> dict[str, int]:
     """Bytes of all tensors by kind; each kind is there, if with 0. A matrix that is also the output counts once."""
     weights = dict.fromkeys(KINDS, 0)
     for tensor in tensors:
-        weights[kind_of(tensor.name, sum(dim > 1 for dim in tensor.dims))] += tensor.n_bytes
+        n_bytes = tensor.n_rows * tensor.type.row_bytes(tensor.k) if tensor.type.is_folded else tensor.n_bytes
+        weights[kind_of(tensor.name, sum(dim > 1 for dim in tensor.dims))] += n_bytes
     return weights
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from engine.cache.kv import KvCache
 from engine.census import Home, census
 from engine.draft import DraftModel, check_vocabularies
-from engine.errors import BadModelFile
+from engine.errors import BadModelFile, UnsupportedModel
 from engine.footprint import ModelFacts, out_rows
 from engine.generate import Engine, Machinery
 from engine.gguf.digest import model_digest
@@ -139,6 +139,12 @@ def _build(
     small: Engine | None, on_progress: Progress,
 ) -> Engine:  # fmt: skip
     model = family(shape.architecture).Model(shape, store)
+    folded = sorted({matrix.type.name for matrix in store.matrices if matrix.type.is_folded})
+    if folded and chosen.load_mode != "resident":
+        raise UnsupportedModel(
+            f"{folded[0]} weights are unfolded while they are loaded, so they need load_mode resident and not"
+            f" {chosen.load_mode}; give the model more memory or use a TQ2_0 file"
+        )
     kv = KvCache(
         chosen.n_ctx, shape.n_layers, shape.n_kv_heads, shape.head_dim, options.type_k, options.type_v,
         options.n_parallel, windows=shape.windows, rows=options.ubatch_size, v_dim=shape.v_dim,
@@ -201,6 +207,7 @@ def _kernels(model: Decoder, shape: DecoderShape, store: Store, kv: KvCache, cho
     found = [*rehearsal.program.kernels, *KERNELS]
     if resident or streams:
         found += [pack_panels, *(m.quant.pack for m in store.matrices)]
+        found += [m.quant.unfold for m in store.matrices if m.type.is_folded]
     if streams:
         found += [embed_read, *readers.KERNELS, *(m.quant.panels for m in store.matrices)]
         found += [fetch.fetch, fetch.bring] if shape.n_experts else []

@@ -114,6 +114,7 @@ class _Header:
         self.n_items = 0
         self.n_arrays = 0
         self.where = "its first bytes"
+        self.architecture = ""
 
     def read(self) -> GgufFile:
         version, n_tensors, n_entries = self._head()
@@ -127,6 +128,7 @@ class _Header:
             self.where = f"the value of {quoted(key)}"
             metadata[key], kinds[key] = self._value(self._u32(), 0)
         alignment = _alignment(metadata, kinds)
+        self.architecture = str(metadata.get("general.architecture", ""))
         entries = [self._tensor(i, n_tensors) for i in range(n_tensors)]
         data_offset = lay.padded(self.pos, alignment)
         tensors = _placed(entries, alignment, data_offset, self.n_bytes)
@@ -258,7 +260,7 @@ class _Header:
             raise BadModelFile(f"tensor {quoted(name)} has {n_dims} dimensions; 1 to {lay.MAX_DIMS} are possible")
         dims = tuple(self._u64() for _ in range(n_dims))
         try:
-            kind = by_id(self._u32())
+            kind = by_id(self._u32(), self.architecture)
         except UnsupportedTensorType as error:
             raise UnsupportedTensorType(f"tensor {quoted(name)}: {error}") from None
         return name, dims, kind, self._u64()
@@ -321,7 +323,7 @@ def _size(name: str, dims: tuple[int, ...], kind: QuantType) -> tuple[int, int]:
             f"tensor {quoted(name)} has dimensions {dims}, {n_values:,} values; 1 to {lay.MAX_ELEMENTS:,} are possible"
         )
     try:
-        return n_rows, n_rows * kind.row_bytes(dims[0])
+        return n_rows, kind.tensor_bytes(n_rows, dims[0])
     except BadModelFile as error:
         raise BadModelFile(f"tensor {quoted(name)} with dimensions {dims}: {error}") from None
 

@@ -10,7 +10,7 @@ from engine.errors import BadModelFile
 from engine.gguf import layout as lay
 from engine.gguf.layout import quoted
 from engine.gguf.reader import Value
-from engine.quants.registry import TYPES
+from engine.quants.registry import by_name
 
 
 class Stretch(Protocol):
@@ -69,7 +69,7 @@ def _header(
     for name, dims, type_name, data in tensors:
         _check_size(name, dims, type_name, len(data))
         yield _string(name) + lay.U32.pack(len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
-        yield lay.ARRAY_HEAD.pack(TYPES[type_name].id, offset)
+        yield lay.ARRAY_HEAD.pack(by_name(type_name).id, offset)
         offset += lay.padded(len(data), alignment)
 
 
@@ -77,7 +77,7 @@ def _check_size(name: str, dims: Sequence[int], type_name: str, n_bytes: int) ->
     n_rows = 1
     for dim in dims[1:]:
         n_rows *= dim
-    wanted = n_rows * TYPES[type_name].row_bytes(dims[0])
+    wanted = by_name(type_name).tensor_bytes(n_rows, dims[0])
     if n_bytes != wanted:
         shape = f"{quoted(name)} {tuple(dims)} {type_name}"
         raise BadModelFile(f"tensor {shape} comes with {n_bytes:,} bytes; {wanted:,} are expected")

@@ -189,6 +189,7 @@ def _halves_to_f32(b: Any, v: Any) -> Any:
 
 
 column_f16 = make(f32x8, (i64, i64), lambda b, p, s: _halves_to_f32(b, _column(b, p, s, I16)))
+column_f32 = make(f32x8, (i64, i64), lambda b, p, s: _column(b, p, s, F32))
 column_i32 = make(i32x8, (i64, i64), lambda b, p, s: _column(b, p, s, I32))  # two f16 of each row in one load
 low_f16 = make(f32x8, (i32x8,), lambda b, v: _halves_to_f32(b, b.trunc(v, i16x8.ir)))
 high_f16 = make(f32x8, (i32x8,), lambda b, v: _halves_to_f32(b, b.trunc(b.lshr(v, const(i32x8, 16)), i16x8.ir)))

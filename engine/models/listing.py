@@ -36,14 +36,21 @@ class Listing:
         if k % 8:
             raise UnsupportedModel(f"the tensor {name} has rows of {k}; a multiple of 8 is expected")
 
+    def _not_folded(self, name: str) -> None:
+        kind = self.gguf.tensors[name].type
+        if kind.is_folded:
+            raise UnsupportedModel(f"the tensor {name} is {kind.name}, which is supported for whole matrices only")
+
     def halves(self, name: str, k: int, n: int) -> Any:
         self.matrix(name, k, 2 * n)
+        self._not_folded(name)
         if n % 8:
             raise UnsupportedModel(f"the tensor {name} has halves of {n} rows; a multiple of 8 is expected")
         return None, None
 
     def experts(self, name: str, k: int, n: int, count: int) -> Any:
         self._claim(name, (k, n, count))
+        self._not_folded(name)
         if k % 8 or n % 8:
             what = f"rows of {k}" if k % 8 else f"{n} rows an expert"
             raise UnsupportedModel(f"the tensor {name} has {what}; a multiple of 8 is expected")
@@ -55,6 +62,7 @@ class Listing:
 
     def table(self, name: str, k: int, n: int) -> Any:
         self._claim(name, (k, n))
+        self._not_folded(name)
 
     def tied(self, table: Any) -> Any:
         """Claimed as a table already."""

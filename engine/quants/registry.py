@@ -19,8 +19,18 @@ class QuantType:
     n_bytes: int
     module: str
 
+    def tensor_bytes(self, n_rows: int, k: int) -> int:
+        """Bytes in a file of rows of `k` values; BadModelFile when blocks do not fill a row."""
+        in_memory = n_rows * self.row_bytes(k)
+        return n_rows * k // 4 + FOLDED_TAIL if self.is_folded else in_memory
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether blocks as `module` has them exist in memory only."""
+        return self.name in FOLDED
+
     def row_bytes(self, k: int) -> int:
-        """Bytes of a row of `k` values; BadModelFile when blocks do not fill the row."""
+        """Bytes of a row of `k` values in memory; BadModelFile when blocks do not fill the row."""
         if k <= 0 or k % self.items:
             raise BadModelFile(f"a row of {k} values cannot be {self.name}: its blocks hold {self.items} values each")
         return k // self.items * self.n_bytes
@@ -54,7 +64,10 @@ _ROWS = (
     QuantType(39, "MXFP4", 32, 17, "engine.quants.mxfp4"),
 )
 TYPES: dict[str, QuantType] = {row.name: row for row in _ROWS}
-_BY_ID = {row.id: row for row in _ROWS}
+# In a file two bits a weight and once, behind the whole tensor, its scale (i2_s.py).
+FOLDED: dict[str, QuantType] = {"I2_S": QuantType(36, "I2_S", 256, 68, "engine.quants.i2_s")}
+FOLDED_TAIL = 32
+_BY_ID = {row.id: row for row in (*_ROWS, *FOLDED.values())}
 
 # Known elsewhere, computed by nobody here: the words let a user see whose file this is.
 _ELSEWHERE: dict[int, str] = {
@@ -70,7 +83,6 @@ _ELSEWHERE: dict[int, str] = {
     31: "Q4_0_4_4, a row layout that llama.cpp removed: use a Q4_0 file",
     32: "Q4_0_4_8, a row layout that llama.cpp removed: use a Q4_0 file",
     33: "Q4_0_8_8, a row layout that llama.cpp removed: use a Q4_0 file",
-    36: "I2_S of BitNet forks, with one scale behind a whole tensor, or IQ4_NL_4_4, which llama.cpp removed",
     37: "I8_S of BitNet forks, or IQ4_NL_4_8, a row layout that llama.cpp removed: use an IQ4_NL file",
     38: "TL1 of BitNet forks, or IQ4_NL_8_8, a row layout that llama.cpp removed: use an IQ4_NL file",
     40: "NVFP4",
@@ -90,11 +102,21 @@ _ELSEWHERE: dict[int, str] = {
 }
 
 
-def by_id(number: int) -> QuantType:
-    """The row of a type number; UnsupportedTensorType names the number and, where known, whose it is."""
+def by_name(name: str) -> QuantType:
+    """The row of a name."""
+    return TYPES.get(name) or FOLDED[name]
+
+
+def by_id(number: int, architecture: str = "") -> QuantType:
+    """The row of a type number; UnsupportedTensorType names the number and, where known, whose it is.
+
+    In a file of an architecture of BitNet's fork, 39 means another type than elsewhere.
+    """
+    if number == 39 and architecture.startswith("bitnet"):
+        raise UnsupportedTensorType("type 39 in a bitnet file is TL2 of BitNet forks, which is not supported; use I2_S")
     row = _BY_ID.get(number)
     if row is None:
         known = _ELSEWHERE.get(number)
         what = f"type {number} ({known})" if known else f"type {number}, a number of no known format,"
-        raise UnsupportedTensorType(f"{what} is not supported; supported are {', '.join(TYPES)}")
+        raise UnsupportedTensorType(f"{what} is not supported; supported are {', '.join((*TYPES, *FOLDED))}")
     return row

@@ -108,6 +108,8 @@ class _Source:
 def _pack(source: _Source, matrix: Matrix, out: int, p0: int, p1: int) -> int:
     """Panels p0..p1; the last one is padded with zero rows when the matrix ends in it."""
     size, pack = matrix.panel_bytes, matrix.quant.pack.address
+    if matrix.type.is_folded:
+        return _unfold(matrix, out, p0, p1)
     for start, p, q in matrix.runs(p0, p1):
         whole = min(q, matrix.n // 8)
         stop = start + min((q - p) * size, matrix.n * size // 8 - p * size)
@@ -118,6 +120,15 @@ def _pack(source: _Source, matrix: Matrix, out: int, p0: int, p1: int) -> int:
             last = _padded(matrix)
             pack_panels(pack, last.address, matrix.blocks, out + whole * size, size, 1)
         source.done(start, stop)
+    return (p1 - p0) * size
+
+
+def _unfold(matrix: Matrix, out: int, p0: int, p1: int) -> int:
+    """The same of a type whose blocks are made here: rows of two bits a weight, the scale behind all of them."""
+    size, bits, rows = matrix.panel_bytes, matrix.k // 4, min(8 * p1, matrix.n) - 8 * p0
+    made, scale = Buffer((p1 - p0) * size), matrix.source + matrix.n * bits
+    matrix.quant.unfold(matrix.source + 8 * p0 * bits, rows * matrix.blocks, scale, made.address)
+    pack_panels(matrix.quant.pack.address, made.address, matrix.blocks, out + p0 * size, size, p1 - p0)
     return (p1 - p0) * size
 
 

@@ -86,6 +86,14 @@ def tq1_0(raw: np.ndarray) -> Codes:
     return only(halves(raw[..., 52:54]).repeat(8, -1), flat(q.reshape(*raw.shape[:2], 8, 32)))
 
 
+def i2_s(raw: np.ndarray) -> Codes:
+    """Blocks as they are in memory."""
+    d = np.ascontiguousarray(raw[..., :4]).view(F32)[..., 0].repeat(8, -1)
+    q = flat(two_bits(raw[..., 4:]))
+    return d, F32(0) - d, q, np.ones_like(q)
+
+
 CODES: dict[str, Callable[[np.ndarray], Codes]] = {
-    "Q2_K": q2_k, "Q3_K": q3_k, "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs, "MXFP4": mxfp4, "TQ1_0": tq1_0
+    "Q2_K": q2_k, "Q3_K": q3_k, "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs, "MXFP4": mxfp4, "TQ1_0": tq1_0,
+    "I2_S": i2_s,
 }  # fmt: skip

@@ -8,9 +8,10 @@ import pytest
 from engine.kernels.act import act_bytes, quantise
 from engine.kernels.isa import ISA
 from engine.kernels.jit import kernel
-from engine.quants.registry import TYPES
+from engine.quants.registry import FOLDED, TYPES, by_name
 from tests.engine.quants import twins
 
+KINDS = [*TYPES, *FOLDED]
 ROWS = 24  # three panels: a pair and one alone
 SCALES = {"Q6_K": 208, "TQ2_0": 64, "Q2_K": 80, "Q3_K": 108, "TQ1_0": 52}  # where d stands, if not first
 MINIMA = ("Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K")  # m stands behind d
@@ -22,7 +23,7 @@ def _quantise(x, k, act, T, t):
 
 
 def module(kind: str):
-    return importlib.import_module(TYPES[kind].module)
+    return importlib.import_module(by_name(kind).module)
 
 
 def address(a: np.ndarray) -> int:
@@ -31,12 +32,12 @@ def address(a: np.ndarray) -> int:
 
 def columns(kind: str) -> int:
     """Two blocks of the large kind, three of the small one."""
-    return 512 if TYPES[kind].items == 256 else 96
+    return 512 if by_name(kind).items == 256 else 96
 
 
 def blocks_of(kind: str, case: str, rng: np.random.Generator) -> np.ndarray:
     """Random or adversarial file bytes (rows, blocks, bytes of a block)."""
-    row = TYPES[kind]
+    row = by_name(kind)
     shape = (ROWS, columns(kind) // row.items, row.n_bytes)
     if kind in ("F32", "F16", "BF16"):
         w = {"random": rng.standard_normal(shape[:2]), "zeros": np.zeros(shape[:2]),
@@ -59,6 +60,11 @@ def blocks_of(kind: str, case: str, rng: np.random.Generator) -> np.ndarray:
         e = {"random": rng.integers(100, 140, shape[:2]), "zeros": 0, "extreme": rng.choice([112, 128, 140], shape[:2]),
              "subnormal": rng.integers(0, 3, shape[:2]), "all-max": 128}[case]  # fmt: skip
         raw[..., 0] = e
+        return raw
+    if kind == "I2_S":
+        raw[..., :4] = scale.astype(np.float32)[..., None].view(np.uint8)
+        if case == "random":  # 3 stands for nothing
+            raw[..., 4:] = (rng.integers(0, 3, (4, *shape[:2], 64)) << np.arange(0, 8, 2)[:, None, None, None]).sum(0)
         return raw
     if kind == "IQ1_M":  # a nibble of d in each of four words
         words = raw[..., 48:56].view(np.uint16)
@@ -102,7 +108,7 @@ CASES = ["random", "zeros", "extreme", "subnormal", "all-max"]
 
 @pytest.mark.parametrize("layout", ["panels", "rows"])
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kind", list(TYPES))
+@pytest.mark.parametrize("kind", KINDS)
 def test_kernel_equals_its_twin(kind, case, layout):
     rng = np.random.default_rng(len(kind) + CASES.index(case))
     raw = blocks_of(kind, case, rng)
@@ -116,7 +122,7 @@ def test_kernel_equals_its_twin(kind, case, layout):
         assert (got.view(np.int32) == want.view(np.int32)).all(), (tokens, np.abs(got - want).max())
 
 
-@pytest.mark.parametrize("kind", list(TYPES))
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_token_does_not_feel_its_company(kind):
     rng = np.random.default_rng(7)
     raw, x = blocks_of(kind, "random", rng), rng.standard_normal((9, columns(kind))).astype(np.float32)
@@ -126,7 +132,7 @@ def test_a_token_does_not_feel_its_company(kind):
     assert whole.tobytes() == parts.tobytes() == alone.tobytes()
 
 
-@pytest.mark.parametrize("kind", list(TYPES))
+@pytest.mark.parametrize("kind", KINDS)
 def test_error_against_float_weights_is_within_the_activation_bound(kind):
     """int8 activations: at most half a step (max|x| / 254) per column, times the weight, plus float rounding."""
     rng = np.random.default_rng(11)
@@ -138,7 +144,7 @@ def test_error_against_float_weights_is_within_the_activation_bound(kind):
     assert (np.abs(run(kind, "panels", raw, x, [(0, 5)]) - exact) <= bound).all()
 
 
-@pytest.mark.parametrize("kind", list(TYPES))
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_row_unpacks_to_its_weights(kind):
     raw = blocks_of(kind, "random", np.random.default_rng(3))
     out = np.zeros((ROWS, columns(kind)), np.float32)

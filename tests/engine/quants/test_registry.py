@@ -32,7 +32,20 @@ def test_rows_that_blocks_do_not_fill(k: int) -> None:
 
 
 def test_an_unknown_number_names_what_is_supported() -> None:
-    with pytest.raises(UnsupportedTensorType, match=r"type 36 .I2_S of BitNet forks.* supported are F32, F16"):
-        by_id(36)
+    with pytest.raises(UnsupportedTensorType, match=r"type 38 .TL1 of BitNet forks.* supported are F32, F16"):
+        by_id(38)
     with pytest.raises(UnsupportedTensorType, match="type 105, a number of no known format"):
         by_id(105)
+
+
+def test_a_number_that_forks_use_otherwise_goes_by_the_architecture() -> None:
+    assert by_id(39, "gpt-oss").name == by_id(39).name == "MXFP4"
+    with pytest.raises(UnsupportedTensorType, match="type 39 in a bitnet file is TL2 of BitNet forks"):
+        by_id(39, "bitnet-b1.58")
+
+
+def test_a_scale_behind_the_whole_tensor_is_counted_once() -> None:
+    kind = by_id(36, "bitnet-b1.58")
+    assert (kind.name, kind.tensor_bytes(3, 512), kind.row_bytes(512)) == ("I2_S", 3 * 128 + 32, 2 * 68)
+    with pytest.raises(BadModelFile, match="a row of 384 values cannot be I2_S"):
+        kind.tensor_bytes(3, 384)

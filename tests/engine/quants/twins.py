@@ -12,7 +12,7 @@ from tests.engine.quants.grid_codes import GRID_CODES
 
 F32, I32 = np.float32, np.int32
 REFINE, FINE = F32(1.5), F32(254)
-WITH_MIN = ("Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K", "TQ2_0")
+WITH_MIN = ("Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K", "TQ2_0", "I2_S")
 
 
 def six_bits(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
