@@ -59,6 +59,8 @@ def _named(given: str) -> str:
 
 
 def _read(path: Path) -> str:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise UsageError(f"the chat template file {path} is no file")
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)

@@ -109,8 +109,9 @@ class Template:
     def _call(self, call: Mapping[str, Any]) -> Message:
         function = dict(call["function"])
         if isinstance(function.get("arguments"), str) and not self._call_shape[1]:
-            with suppress(ValueError):  # a model's own slip comes back as the text that it was
-                function["arguments"] = json.loads(function["arguments"] or "{}")
+            with suppress(ValueError, RecursionError):  # a model's own slip comes back as the text that it was
+                found = json.loads(function["arguments"] or "{}")
+                function["arguments"] = found if isinstance(found, dict) else function["arguments"]
         return {**call, "function": function}
 
     def _thoughts(self, message: Message) -> Message:

@@ -179,6 +179,8 @@ class Message(BaseModel):
         if not isinstance(content, str):
             content = "".join(part.text if part.text is not None else part.refusal or "" for part in content)
         fields = self.model_dump(exclude_none=True, include={"name", "tool_calls", "tool_call_id", "reasoning_content"})
+        if not self.tool_calls:  # some templates look only whether there is a list
+            fields.pop("tool_calls", None)
         role = "system" if self.role == "developer" else self.role
         return {"role": role, "content": content, **fields}
 

@@ -52,7 +52,9 @@ class ChatAnswer(Answer):
 
     def end(self, done: Done) -> None:
         self.done = done
-        self._take(self._reader.finish(done.finish_reason == "length"))
+        # The client's own stop string cuts like a limit; one of the speech's stands behind a whole call.
+        was_stopped = done.stop_string is not None and done.stop_string not in self.speech.stop
+        self._take(self._reader.finish(was_stopped or done.finish_reason == "length"))
 
     def take_deltas(self) -> list[dict[str, Any]]:
         """What has been settled since the last time, in order."""
@@ -64,7 +66,8 @@ class ChatAnswer(Answer):
         """OpenAI's word; calls that a limit has cut are cut."""
         if self.done is None:
             return None
-        return "tool_calls" if self.calls and self.done.finish_reason == "stop" else self.done.finish_reason
+        is_whole = self.calls and self.done.finish_reason == "stop" and not self._reader.was_broken_off
+        return "tool_calls" if is_whole else self.done.finish_reason
 
     def message(self) -> dict[str, Any]:
         """The whole turn; content is null where there are only calls."""

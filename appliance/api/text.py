@@ -9,6 +9,7 @@ from appliance.api.fields import parse
 from appliance.api.schema import ApplyTemplateRequest, DetokenizeRequest, TokenizeRequest
 from appliance.api.services import SERVICES
 from appliance.api.sse import dumps
+from appliance.api.tools import as_sent
 from engine.errors import InvalidParameter
 
 
@@ -46,7 +47,7 @@ async def apply_template(request: web.Request) -> web.Response:
     services.model.check(ask.model)
     prompt = await services.admission.render(
         [message.plain() for message in ask.messages],
-        tools=body["tools"] if ask.tools else None,  # as they were sent: templates write them out
+        tools=as_sent(body["tools"]) if ask.tools else None,
         extra=ask.chat_template_kwargs,
         add_generation_prompt=ask.add_generation_prompt is not False,
     )

@@ -68,6 +68,11 @@ class NamedTool(BaseModel):
 Choice = Literal["none", "auto", "required"] | NamedTool
 
 
+def as_sent(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tools for a template: as they were sent, but null is as good as left out, and some would write it down."""
+    return [{**t, "function": {k: v for k, v in t["function"].items() if v is not None}} for t in tools]
+
+
 def chosen(tools: list[dict[str, Any]] | None, choice: Choice | None, parallel: bool | None) -> ToolSet | None:
     """The tools as an answer may use them; None where it may not. InvalidParameter for a call that cannot be made."""
     if choice == "none" or (not tools and choice in (None, "auto")):
@@ -75,6 +80,7 @@ def chosen(tools: list[dict[str, Any]] | None, choice: Choice | None, parallel: 
     if not tools:
         raise InvalidParameter("tool_choice asks for a call, and tools is empty; send the tools", param="tool_choice")
     most = 1 if parallel is False else None
+    tools = as_sent(tools)
     if not isinstance(choice, NamedTool):
         return ToolSet(tools, must=choice == "required", most=most)
     name = choice.function.name

@@ -39,9 +39,13 @@ class NotACall(Exception):
 
 
 class BadCall(ColibriError):
-    """The model began a call of a tool that exists and did not write JSON."""
+    """The model began a call of a tool that exists and did not write JSON, or did not call where it must."""
 
     code = "invalid_tool_call"
+
+
+def no_call() -> BadCall:
+    return BadCall("the model was to call a tool and named none that was offered; ask again with another seed")
 
 
 def bad_call(name: str) -> BadCall:

@@ -11,7 +11,7 @@ before the channel as well. Text without any header counts as final.
 import re
 
 from appliance.speech.arguments import BareArguments
-from appliance.speech.events import BadCall, Event, Said, Thought
+from appliance.speech.events import BadCall, Event, Said, Thought, no_call
 from appliance.speech.forms import Calls, partial
 from appliance.speech.speech import CHANNEL, MESSAGE, Speech
 
@@ -33,15 +33,11 @@ class Harmony:
         self._calls = Calls(speech.most_calls)
         self._arguments: BareArguments | None = None
         self._channel = "final"
-        self._has_said = self._is_final = False
+        self._has_said = self._is_final = self.was_broken_off = False
 
     @property
     def is_thinking(self) -> bool:
         return self._channel == "analysis" and self._state == self._body
-
-    @property
-    def n_calls(self) -> int:
-        return self._calls.n
 
     def feed(self, text: str) -> list[Event]:
         """What `text` settles. BadCall when a call cannot be what the model meant."""
@@ -61,6 +57,9 @@ class Harmony:
         except BadCall:
             if not was_cut:
                 raise
+            self.was_broken_off = True
+        if self._speech.must and not self._calls.n and not was_cut:
+            raise no_call()
         return events + self._calls.events
 
     def _header(self) -> bool:

@@ -4,13 +4,13 @@ Whatever may still turn out to be a mark is held back, and no more than that: wh
 call, white space at the end of an answer without one to the text.
 """
 
-from appliance.speech.events import BadCall, Event, NotACall, Said, Thought
+from appliance.speech.events import BadCall, Event, NotACall, Said, Thought, no_call
 from appliance.speech.forms import Calls, Form, partial
 from appliance.speech.speech import Speech
 
 
 class Reader:
-    """One answer. `is_thinking` while its reasoning goes on; `n_calls` that were told."""
+    """One answer. `is_thinking` while its reasoning goes on; `was_broken_off`: its last call was cut."""
 
     def __init__(self, speech: Speech) -> None:
         self._speech = speech
@@ -22,6 +22,7 @@ class Reader:
         self._opener = ""
         self._space = ""
         self._n_before = 0
+        self.was_broken_off = False
         self._has_thought = self._has_said = self._is_final = self._was_cut = False
         if speech.is_thinking and speech.thought:
             self._state = self._think
@@ -29,10 +30,6 @@ class Reader:
     @property
     def is_thinking(self) -> bool:
         return self._state == self._think
-
-    @property
-    def n_calls(self) -> int:
-        return self._calls.n
 
     def feed(self, text: str) -> list[Event]:
         """What `text` settles. BadCall when a call cannot be what the model meant."""
@@ -55,8 +52,11 @@ class Reader:
             except BadCall:
                 if not was_cut:
                     raise
+                self.was_broken_off = True
         elif self._space:
             self._say(self._space)
+        if self._speech.must and not self._calls.n and not was_cut:
+            raise no_call()
         return events + self._calls.events
 
     # The states: each takes what it can of self._text and says whether another one goes on with it.
@@ -133,6 +133,8 @@ class Reader:
         try:
             rest = self._form.feed(text, self._calls)
         except NotACall:
+            if self._speech.must and not self._calls.n:
+                raise no_call() from None
             self._form = None
             if self._calls.n > self._n_before:
                 self._state = self._drop

@@ -25,7 +25,8 @@ CALL_MARKERS = frozenset({
 class Speech:
     """`thought` is the pair of marks around reasoning; `is_thinking`: the prompt has opened it already. `form` reads
     calls of `tools`; `begun` is the beginning of an answer that stands in the prompt. `is_harmony`: everything is in
-    channels. `stop` are texts that end the answer besides the client's: nothing is wanted behind an only call."""
+    channels. `must`: an answer without a call is none. `stop` are texts that end the answer besides the client's:
+    nothing is wanted behind an only call."""
 
     thought: tuple[str, str] | None = None
     is_thinking: bool = False
@@ -35,6 +36,7 @@ class Speech:
     begun: str = ""
     is_harmony: bool = False
     stop: tuple[str, ...] = ()
+    must: bool = False
 
 
 PLAIN = Speech()

@@ -48,6 +48,7 @@ def listen(template: str, prompt: str, toolset: ToolSet | None, splits: bool = T
     speech = Speech(
         thought=thought if splits and not in_channels else None, is_thinking=is_thinking, form=form, tools=tools,
         most_calls=toolset.most if toolset else None, begun=begun, is_harmony=in_channels,
+        must=toolset is not None and toolset.must,
         stop=(form.closer,) if form is not None and form.closer and toolset and toolset.most == 1 else (),
     )  # fmt: skip
     return prompt + begun, speech

@@ -75,6 +75,28 @@ async def test_thoughts_text_and_calls_are_told_apart_plain_and_streamed(calling
     ]
 
 
+async def test_openais_own_accumulator_takes_the_stream(calling: Service) -> None:
+    tools: list[Any] = [{**tool, "function": {**tool["function"], "strict": True}} for tool in TOOLS]
+    async with (
+        client(calling) as asking,
+        asking.chat.completions.stream(model="small", messages=HI, tools=tools) as stream,
+    ):
+        names = [event.name async for event in stream if event.type == "tool_calls.function.arguments.done"]
+        final = await stream.get_final_completion()
+    assert names == ["get_weather", "get_time"]
+    calls = [(call.function.name, call.function.parsed_arguments) for call in final.choices[0].message.tool_calls or ()]
+    assert calls == [("get_weather", {"city": "Oslo", "days": 2}), ("get_time", {})]
+
+
+async def test_an_earlier_turn_with_an_empty_list_of_calls_called_nothing(tmp_path: Path) -> None:
+    """Clients send back what they made of an answer; Llama 3.1's template looks whether there is a list."""
+    template = "{% for m in messages %}{{ 'calls' if 'tool_calls' in m else m.content }};{% endfor %}"
+    async with service(tmp_path, chat_template=template) as running:
+        turns = [*HI, {"role": "assistant", "content": "yo", "tool_calls": []}, *HI]
+        _, body, _ = await running.call("POST", "/apply-template", {"messages": turns})
+    assert body["prompt"] == "hi;yo;hi;"
+
+
 async def test_a_call_goes_back_with_its_answer(calling: Service) -> None:
     """The model is shown what it called and what came of it."""
     call = {"id": "abcdefghi", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
@@ -136,6 +158,29 @@ async def test_a_call_that_a_limit_cuts_says_length(calling: Service) -> None:
     choice = body["choices"][0]
     assert choice["finish_reason"] == "length"
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city": "'
+
+
+async def test_a_clients_stop_string_cuts_a_call_as_a_limit_does(calling: Service) -> None:
+    _, body, _ = await calling.chat(tools=TOOLS, stop="Oslo")
+    choice = body["choices"][0]
+    assert choice["finish_reason"] == "stop"
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city": "'
+    _, body, _ = await calling.chat(tools=TOOLS, stop="get_weather")
+    assert body["choices"][0]["message"]["content"] == "A moment"
+    assert "tool_calls" not in body["choices"][0]["message"]
+
+
+async def test_null_in_a_tool_is_as_good_as_left_out(calling: Service) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "description": None, "parameters": None, "strict": None}}]
+    _, body, _ = await calling.call("POST", "/apply-template", {"messages": HI, "tools": tools})
+    assert '{"type": "function", "function": {"name": "f"}}' in body["prompt"]
+
+
+@pytest.mark.parametrize("arguments", ["", "[1]", "{not json", '"text"', "{" * 200])
+async def test_whatever_a_model_wrote_as_arguments_may_come_back(calling: Service, arguments: str) -> None:
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+    turns = [*HI, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "x", "content": "no"}]
+    assert (await calling.chat(messages=turns, tools=TOOLS))[0] == 200
 
 
 async def test_arguments_that_are_no_json_are_an_error(tmp_path: Path) -> None:

@@ -207,6 +207,14 @@ def test_a_model_that_thinks_already_is_brought_to_its_call() -> None:
     assert read(made, [' "get_time"}'])["calls"] == [("get_time", "{}")]
 
 
+@pytest.mark.parametrize("template", ["<tool_call>", "[TOOL_CALLS] [ARGS]", "<|channel|> <|message|>"])
+def test_an_answer_that_must_call_and_does_not_is_an_error(template: str) -> None:
+    _, made = listen(template, "PROMPT", ToolSet(OFFERED, must=True))
+    for text in (' "rm", "arguments": {}}</tool_call>', "rm[ARGS]{}", "rm<|message|>{}", ""):
+        assert "named none" in read_in_every_way(made, text)["wrong"]
+    assert read(made, [""], was_cut=True)["calls"] == []
+
+
 def test_a_form_that_nobody_reads_is_refused() -> None:
     with pytest.raises(RequestError, match="a form that is not read here"):
         listen("<|tools_prefix|>", "x", ToolSet(OFFERED))
