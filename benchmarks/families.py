@@ -65,7 +65,7 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
     """All numbers of one row."""
     family, path = FAMILIES[name], folder / "m.gguf"
     truth = write(name, path)
-    apart = [float(np.abs(logits(path, [ids_of()], n)[0] - truth.logits).max() / truth.spread) for n in (128, 1)]
+    apart = [truth.apart(logits(path, [ids_of()], n)[0]) for n in (128, 1)]
     forced = [ids_of(N_FORCED, seed) for seed in range(8, 8 + N_TEXTS)]
     exact = log_softmax(np.concatenate(logits(path, forced)))
     found: dict[str, Any] = {"transformers": apart}
