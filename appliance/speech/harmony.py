@@ -63,21 +63,21 @@ class Harmony:
         return events + self._calls.events
 
     def _header(self) -> bool:
+        stripped = self._text.lstrip()
+        if not any(stripped.startswith(mark) or mark.startswith(stripped) for mark in HEADERS):
+            self._channel, self._state = "final", self._body
+            return True
         head, found, rest = self._text.partition(MESSAGE)
-        if found and len(head) <= MOST_HEADER:
+        if len(head) > MOST_HEADER + (0 if found else len(MESSAGE)):
+            self._channel, self._state = "final", self._body
+            return True
+        if found:
             self._text = rest
             self._open(head)
             self._state = self._body
-            return True
-        stripped = self._text.lstrip()
-        might_be = any(stripped.startswith(mark) or mark.startswith(stripped) for mark in HEADERS)
-        if not self._is_final and might_be and len(self._text) <= MOST_HEADER:
-            return False
-        if self._is_final and might_be:
+        elif self._is_final:
             self._text = ""  # a header that was cut
-            return False
-        self._channel, self._state = "final", self._body
-        return True
+        return bool(found)
 
     def _open(self, head: str) -> None:
         named, to = CHANNEL_NAME.search(head), TO.search(head)

@@ -26,7 +26,7 @@ def passed(text: str, size: int = 1) -> tuple[str, str, bool]:
     return out, "", False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.text(max_size=6), VALUES, max_size=4), st.booleans(), st.sampled_from([None, 1]))
 def test_valid_json_passes_unchanged_and_ends_where_it_ends(value: object, ascii_: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_, indent=indent)
@@ -34,7 +34,7 @@ def test_valid_json_passes_unchanged_and_ends_where_it_ends(value: object, ascii
     assert passed(text + " x", 5)[0] == text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), VALUES, max_size=3), st.data())
 def test_whatever_a_model_writes_what_gets_out_whole_is_json(value: object, data: st.DataObject) -> None:
     """One letter is changed, left out or put in."""
