@@ -24,6 +24,7 @@ READERS = 4
 STRETCH = 512 << 20
 PROBE_S = 0.6  # twice: the first pass does not count
 SPREAD = 16
+MOST_LAYERS = 8  # of block devices on each other
 
 
 def disk_kind(path: Path, root: Path = Path("/")) -> str:
@@ -53,14 +54,32 @@ def disk_name(path: Path, root: Path = Path("/")) -> str:
 
 def is_rotating(device: int, root: Path = Path("/")) -> bool | None:
     """Whether a disk turns, by a file's `st_dev`; None for what is no disk of ours (overlays, networks) and for virtual
-    disks, which say "yes" whatever is behind them."""
-    folder = root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}"
-    if "/virtio" in os.path.realpath(folder):
+    disks, which say "yes" whatever is behind them. What lies on other disks (LVM, LUKS, RAID, loops) is what they are:
+    the kernel hands a virtual disk's "yes" on."""
+    return _turns(root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}", root, MOST_LAYERS)
+
+
+def _turns(folder: Path, root: Path, n_layers: int) -> bool | None:
+    if "/virtio" in os.path.realpath(folder) or n_layers == 0:
         return None
+    below = [_turns(folder / "slaves" / name, root, n_layers - 1) for name in _names(folder / "slaves")]
+    if backing := read_text(folder / "loop/backing_file").strip():
+        with contextlib.suppress(OSError):
+            device = os.stat(root / backing.lstrip("/")).st_dev
+            below.append(_turns(root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}", root, n_layers - 1))
+    if below:
+        return None if None in below else any(below)
     for place in ("queue/rotational", "../queue/rotational"):  # a partition's queue is its disk's
         if (told := number(folder / place)) is not None:
             return told == 1
     return None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def read_bytes_s(path: Path, seconds: float = PROBE_S) -> float | None:

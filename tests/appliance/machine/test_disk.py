@@ -40,6 +40,31 @@ def test_a_local_disk_turns_or_not(tmp_path: Path, told: str, word: str) -> None
     assert disk.disk_kind(tmp_path, root) == word
 
 
+@pytest.mark.parametrize(("told", "word"), [
+    ({"sda": "1"}, "rotating"), ({"sda": "0"}, "solid"), ({"sda": "0", "sdb": "1"}, "rotating"),
+    ({"virtio0/vda": "1"}, "unknown"), ({"sda": "0", "virtio0/vda": "1"}, "unknown"),
+])  # fmt: skip
+def test_what_lies_on_other_disks_is_what_they_are(tmp_path: Path, told: dict[str, str], word: str) -> None:
+    """Volumes on top hand on what is below, also the "yes" that a virtual disk says without knowing."""
+    root, device = tmp_path / "root", os.stat(tmp_path).st_dev
+    here = f"sys/dev/block/{os.major(device)}:{os.minor(device)}"
+    lay(root, mounted(tmp_path, "ext4") | {f"{here}/queue/rotational": str(int("1" in told.values()))})
+    (root / here / "slaves").mkdir()
+    for disk_, turns in told.items():
+        lay(root, {f"sys/devices/{disk_}/queue/rotational": turns})
+        (root / here / "slaves" / disk_.rpartition("/")[2]).symlink_to(root / "sys/devices" / disk_)
+    assert disk.disk_kind(tmp_path, root) == word
+
+
+def test_a_loop_is_what_its_file_lies_on(tmp_path: Path) -> None:
+    root, device = tmp_path / "root", os.stat(tmp_path).st_dev
+    here = f"sys/dev/block/{os.major(device)}:{os.minor(device)}"
+    lay(root, mounted(tmp_path, "ext4") | {f"{here}/queue/rotational": "1", f"{here}/loop/backing_file": "/image\n"})
+    assert disk.disk_kind(tmp_path, root) == "rotating", "nobody knows where the file is"
+    lay(root, {"image": "a loop on itself"})
+    assert disk.disk_kind(tmp_path, root) == "unknown"
+
+
 def test_a_file_that_is_gone_has_no_disk(tmp_path: Path) -> None:
     assert disk.disk_kind(tmp_path / "absent") == "unknown" and disk.disk_name(tmp_path / "absent") == ""
     assert disk.read_bytes_s(tmp_path / "absent") is None
