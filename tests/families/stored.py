@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +32,10 @@ def question(path: Path, ids: list[int], kv: str = "f16", ends: Iterable[int] = 
 
 @dataclass(frozen=True)
 class Truth:
-    """`shapes` of the checkpoint's tensors by name, logits after each of `ids_of()`: float32 (N_IDS, N_VOCAB).
+    """`shapes` of the checkpoint's tensors by name, and what is kept of the logits after each of `ids_of()`.
 
-    They are kept as int16 steps of their largest magnitude: an error of at most 1e-4 of their standard deviation.
+    `logits`: float32 (N_IDS, N_VOCAB / 2), every other one, of the ids that are even or odd as the position is. They
+    are kept as int16 steps of their largest magnitude: an error of at most 1e-4 of their standard deviation.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -46,6 +47,21 @@ class Truth:
         """The standard deviation of all logits."""
         return float(self.logits.std())
 
+    def apart(self, found: F32, positions: Sequence[int] = range(N_IDS), *, is_shifted: bool = False) -> float:
+        """The largest difference of logits (len(positions), N_VOCAB) to the truth, as a share of the spread.
+
+        is_shifted: a constant for each position does not count, as between logits and log-probabilities.
+        """
+        far = halved(found, positions) - self.logits[list(positions)]
+        if is_shifted:
+            far = far - far.mean(axis=1, keepdims=True)
+        return float(np.abs(far).max() / self.spread)
+
+
+def halved(logits: F32, positions: Sequence[int] = range(N_IDS)) -> F32:
+    """Of a row for each position, the logits that are kept."""
+    return np.stack([row[position % 2 :: 2] for position, row in zip(positions, logits, strict=True)])
+
 
 def load(name: str) -> Truth:
     """The truth of a row; FileNotFoundError where benchmarks/transformers_families.py has not made it."""
@@ -56,9 +72,10 @@ def load(name: str) -> Truth:
 
 
 def save(name: str, weights: Weights, logits: F32, provenance: dict[str, str]) -> None:
-    """Keep the logits and the shapes, and the SHA-256 of the weights instead of them."""
-    step = float(np.abs(logits).max()) / 32767
-    steps: NDArray[np.int16] = np.round(logits / step).astype(np.int16)
+    """Keep half the logits and the shapes, and the SHA-256 of the weights instead of them."""
+    kept = halved(logits)
+    step = float(np.abs(kept).max()) / 32767
+    steps: NDArray[np.int16] = np.round(kept / step).astype(np.int16)
     shapes = {tensor: list(values.shape) for tensor, values in weights.items()}
     about = {"step": step, "shapes": shapes, "sha256": digest(weights)} | provenance
     FOLDER.mkdir(parents=True, exist_ok=True)
