@@ -1,7 +1,7 @@
 """Gives memory back while it is short: the cache of experts shrinks, and grows again when that is over.
 
 Not here: what the kernel tells (machine/pressure.py), the cache (engine/weights/experts.py). Looked at between two
-requests, and again and again while there are none. What counts is time lost to a lack of memory: a group that is full
+steps, and again and again while there are none. What counts is time lost to a lack of memory: a group that is full
 of cached pages meets its limit all the time and lacks nothing. What loading a model has stalled is not counted.
 """
 
@@ -32,7 +32,7 @@ class Easing:
         self._stalled = self._changed - CALM_S
 
     def look(self) -> bool:
-        """While no request runs; True when the cache has another size now."""
+        """Between two steps; True when the cache has another size now."""
         now, share = self._clock(), self.share
         if now - self._changed < AGAIN_S:
             return False

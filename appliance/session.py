@@ -1,4 +1,4 @@
-"""One generation inside the worker: ids in, pieces of text out. Not here: threads, sockets, which request is next.
+"""One generation inside the worker: ids in, pieces of text out. Not here: its steps and its company (company.py).
 
 The engine speaks token ids; the text side is here: UTF-8 held until whole, stop strings, logprobs, timings.
 """
@@ -13,7 +13,7 @@ from appliance.frames import SMALLEST_LOGPROB, done_frame, error_value
 from appliance.outbox import Outbox
 from appliance.request import Done, FinishReason, GenerateRequest, TokenLogprob
 from appliance.wire import Frame
-from engine.errors import ColibriError, ContextLengthExceeded, ModelFileChanged
+from engine.errors import ColibriError, ContextLengthExceeded
 from engine.tokenizer.stream import TextStream
 from engine.tokenizer.vocab import Vocab
 
@@ -26,7 +26,7 @@ class EngineLike(Protocol):
     info: Any
 
     def open(self, ids: list[int], sampling: Any, n_predict: int, eog_ids: frozenset[int], n_logprobs: int) -> Any: ...
-    def step(self, seq: Any) -> Any: ...
+    def step_many(self, sequences: list[Any]) -> list[Any]: ...
     def cancel(self) -> None: ...
     def close(self, seq: Any) -> None: ...
     def beat(self) -> int: ...
@@ -34,7 +34,8 @@ class EngineLike(Protocol):
 
 
 class Session:
-    """Runs one request to its end on the engine thread; the main thread may `cancel` it and `ack` pieces.
+    """One request on the engine thread, from `begin` over what each step brings it (`take`) to its last frame, which it
+    sends itself; the main thread may set `cancelled` and `ack` pieces.
 
     `phase`, `n_done` and `n_total` may be read by anyone at any time, for the beat.
     """
@@ -43,101 +44,107 @@ class Session:
         self.request = request
         self.outbox = Outbox(post, request.id)
         self.cancelled = threading.Event()
-        self.end_of_engine: ColibriError | None = None
+        self.sequence: Any = None
         self.phase: Literal["prefill", "decode"] = "prefill"
-        self._leaving = threading.Lock()
-        self._ended = False
         self.n_done, self.n_total = 0, len(request.prompt_ids)
         self._vocab = vocab
         self._post = post
+        self._engine: EngineLike
         self._text: TextStream
+        self._eog_ids: frozenset[int] = frozenset() if request.ignore_eos else frozenset(vocab.eog_ids)
         self._pending: list[tuple[int, list[TokenLogprob]]] = []
         self._n_generated = 0
-        self._drafted = 0, 0
-        self._disk: dict[str, float] = {}
+        self._spent_before: Any = None
         self._clock = _Clock()
 
-    def run(self, engine: EngineLike) -> None:
-        """Generate and send everything, the last frame included. A ColibriError ends this request only, but for
-        `end_of_engine`, after which no other one would fare better; any other exception passes: the engine cannot be
-        trusted after it, and the process's end tells all its requests."""
+    def begin(self, engine: EngineLike) -> bool:
+        """Open the sequence; False when that was the end of the request already."""
+        self._engine = engine
         try:
-            last = self._generate(engine)
+            n_predict = self._room(engine.info.n_ctx)
+            if n_predict < 1:
+                self._say(self._done("length", None, 0, self.request.sampling.seed))
+                return False
+            if (spent := getattr(engine, "spent", None)) is not None:
+                self._spent_before = spent()
+            request = self.request
+            self.sequence = engine.open(
+                request.prompt_ids, request.sampling, n_predict, self._eog_ids, request.n_logprobs
+            )
         except ColibriError as error:
-            self.end_of_engine = error if isinstance(error, ModelFileChanged) else None
-            last = {"type": "error", "id": self.request.id, "error": error_value(error)}
+            self.fail(error)
+            return False
+        self._tell_prefill(getattr(self.sequence, "n_cached", 0), force=True)
+        return True
+
+    def take(self, out: Any) -> bool:
+        """What a step brought; False when the answer has ended with it. A ColibriError ends this request only."""
+        try:
+            finish = self._finish_after(out)
+        except ColibriError as error:
+            self.fail(error)
+            return False
+        if finish is None:
+            return True
+        seq = self.sequence
+        self._close()
+        self._say(self._done(finish, self._text.stopped, getattr(seq, "n_cached", 0), seq.seed))
+        return False
+
+    def fail(self, error: ColibriError) -> None:
+        """End it with an error."""
+        self._close()
+        self._say({"type": "error", "id": self.request.id, "error": error_value(error)})
+
+    def leave(self) -> None:
+        """End it since nobody wants it any more."""
+        self._close()
+        self._say(
+            {"type": "cancelled", "id": self.request.id, "phase": self.phase, "n_generated": self._n_generated}
+        )
+
+    def _close(self) -> None:
+        if self.sequence is not None:
+            self._engine.close(self.sequence)
+
+    def _say(self, last: Frame) -> None:
         self.outbox.flush()
         self._post(last)
 
-    def interrupt(self, engine: EngineLike) -> None:
-        """Make a cancelled session's step return. Repeat it until the session has ended: one that comes before the
-        sequence is open is forgotten by the engine. The lock keeps it from hitting the session after this one."""
-        with self._leaving:
-            if self.cancelled.is_set() and not self._ended:
-                engine.cancel()
-
-    def _generate(self, engine: EngineLike) -> Frame:
+    def _room(self, n_ctx: int) -> int:
+        """How many tokens the answer may have."""
         request = self.request
-        room = engine.info.n_ctx - len(request.prompt_ids)
+        room = n_ctx - len(request.prompt_ids)
         if room < 1:
             raise ContextLengthExceeded(
-                f"the prompt has {len(request.prompt_ids)} tokens, the context {engine.info.n_ctx} and one is needed "
+                f"the prompt has {len(request.prompt_ids)} tokens, the context {n_ctx} and one is needed "
                 "for the answer; shorten the prompt or start with a larger ctx_size",
                 n_prompt_tokens=len(request.prompt_ids),
-                n_ctx=engine.info.n_ctx,
+                n_ctx=n_ctx,
             )
         self._text = TextStream(self._vocab, stop=request.stop, skip_special=request.skip_special,
                                 after=request.prompt_ids[-1] if request.prompt_ids else None,
                                 shown=request.shown)  # fmt: skip
-        n_predict = room if request.max_tokens is None else min(request.max_tokens, room)
-        if n_predict < 1:
-            return self._done("length", None, 0, request.sampling.seed)
-        eog_ids: frozenset[int] = frozenset() if request.ignore_eos else frozenset(self._vocab.eog_ids)
-        spent = getattr(engine, "spent", None)
-        before = spent() if spent else None
-        seq = engine.open(request.prompt_ids, request.sampling, n_predict, eog_ids, request.n_logprobs)
-        try:
-            finish = self._steps(engine, seq, eog_ids)
-            n_cached, seed = getattr(seq, "n_cached", 0), seq.seed
-            self._drafted = getattr(seq, "n_drafted", 0), getattr(seq, "n_accepted", 0)
-        finally:
-            with self._leaving:
-                self._ended = True
-            engine.close(seq)
-        if spent and (used := spent().since(before)).read_bytes:
-            self._disk = {"disk_ms": used.disk_ns / 1e6, "disk_bytes": used.read_bytes}
-        if finish is None:
-            return {"type": "cancelled", "id": request.id, "phase": self.phase, "n_generated": self._n_generated}
-        return self._done(finish, self._text.stopped, n_cached, seed)
+        return room if request.max_tokens is None else min(request.max_tokens, room)
 
-    def _steps(self, engine: EngineLike, seq: Any, eog_ids: frozenset[int]) -> FinishReason | None:
-        """Step until the end; None when cancelled."""
-        self._tell_prefill(getattr(seq, "n_cached", 0), seq, force=True)
-        while not self.cancelled.is_set():
-            out = engine.step(seq)
-            if out.cancelled:
-                assert self.cancelled.is_set(), "a step was cancelled that nobody wanted cancelled"
-                break
-            if out.phase == "prefill":
-                self._tell_prefill(out.done, seq, force=out.done == out.total)
-            if out.token is None:
-                if out.finish is not None:
-                    return self._end(out.finish)
-                continue
-            self.phase = "decode"
-            for one in (out, *out.more):
-                self._clock.token()
-                self._n_generated += 1
-                self.n_done, self.n_total = self._n_generated, seq.n_predict
-                if one.token not in eog_ids:
-                    self._take(one)
-                    if self._text.stopped is not None:
-                        return "stop"
-            if out.finish is not None:
-                return self._end(out.finish)
-        return None
+    def _finish_after(self, out: Any) -> FinishReason | None:
+        """Why the answer has ended, None while it goes on."""
+        if out.phase == "prefill":
+            self._tell_prefill(out.done, force=out.done == out.total)
+        if out.token is None:
+            return None if out.finish is None else self._end(out.finish)
+        self.phase = "decode"
+        for one in (out, *out.more):
+            self._clock.token()
+            self._n_generated += 1
+            self.n_done, self.n_total = self._n_generated, self.sequence.n_predict
+            if one.token not in self._eog_ids:
+                self._take(one)
+                if self._text.stopped is not None:
+                    return "stop"
+        return None if out.finish is None else self._end(out.finish)
 
-    def _tell_prefill(self, done: int, seq: Any, *, force: bool) -> None:
+    def _tell_prefill(self, done: int, *, force: bool) -> None:
         self.n_done = done
         if self._clock.prefill_is_due() or force:
             self._post(
@@ -146,7 +153,7 @@ class Session:
                     "id": self.request.id,
                     "done": done,
                     "total": len(self.request.prompt_ids),
-                    "cached": getattr(seq, "n_cached", 0),
+                    "cached": getattr(self.sequence, "n_cached", 0),
                     "ms": self._clock.since_start_ms(),
                 }
             )
@@ -195,9 +202,13 @@ class Session:
     def _done(self, finish: FinishReason, stop: str | None, n_cached: int, seed: int | None) -> Frame:
         n_prompt = len(self.request.prompt_ids)
         timings = self._clock.timings(n_prompt, n_cached, self._n_generated)
-        if self._drafted[0]:
-            timings |= {"draft_n": self._drafted[0], "draft_n_accepted": self._drafted[1]}
-        timings |= self._disk
+        seq = self.sequence
+        if n_drafted := getattr(seq, "n_drafted", 0):
+            timings |= {"draft_n": n_drafted, "draft_n_accepted": seq.n_accepted}
+        if self._spent_before is not None:
+            used = self._engine.spent().since(self._spent_before)  # type: ignore[attr-defined]
+            if used.read_bytes:  # of whoever stepped along, too
+                timings |= {"disk_ms": used.disk_ns / 1e6, "disk_bytes": used.read_bytes}
         return done_frame(self.request.id, Done(finish, stop, n_prompt, n_cached, self._n_generated, timings, seed))
 
 

@@ -100,7 +100,7 @@ class Settings(BaseModel):
         "engine.planner", "what dense weights leave of the memory", ge=0, le=1 << 24)
     parallel: int = knob(
         1, "sequences computed at once; others wait in the queue", "engine", "engine.load",
-        "one generation at a time", short=("-np",), ge=1, le=1)
+        "one generation at a time", short=("-np",), ge=1, le=64)
     spec_type: Literal["auto", "none", "ngram-simple", "draft-simple"] = knob(
         "auto",
         "guess tokens, compute several a pass, same answer: auto, none, ngram-simple (text), draft-simple (model)",

@@ -24,6 +24,7 @@ from dataclasses import asdict, is_dataclass, replace
 from importlib import metadata
 from typing import Any
 
+from appliance.company import Company
 from appliance.easing import AGAIN_S, Easing
 from appliance.frames import error_value, read_generate
 from appliance.session import EngineLike, Session
@@ -36,6 +37,8 @@ EXPERTS_S = 5.0
 """How often it is told which experts are in memory."""
 CANCEL_AGAIN_S = 0.02
 """How often a step is interrupted again until its session has ended."""
+LOOK_S = 1.0
+"""How often memory's pressure is looked at between steps."""
 LEAVE_S = 3.0
 NICE = 1
 """The service's other processes go first, and a stranger at nice 0 takes no more than 55% of a core from the engine."""
@@ -74,10 +77,12 @@ class EngineThread(threading.Thread):
         self.inbox: queue.SimpleQueue[Session | None] = queue.SimpleQueue()
         self.engine: EngineLike | None = None
         self.vocab: Vocab | None = None
-        self.session: Session | None = None
+        self.company: Company | None = None
         self.failure: ColibriError | None = None
         self._spec = spec
         self._line = line
+        self._is_leaving = False
+        self._next_look = 0.0
 
     def run(self) -> None:
         try:
@@ -85,12 +90,9 @@ class EngineThread(threading.Thread):
             assert self.engine is not None
             resize = getattr(self.engine, "resize_experts", None)
             easing = Easing(resize) if resize and resize(1.0) is not None else None
-            while (session := self._next(easing)) is not None:
-                self.session = session
-                session.run(self.engine)
-                self.session = None
-                if session.end_of_engine is not None:
-                    raise session.end_of_engine
+            self.company = Company(self.engine)
+            while self._welcome(self.company, easing):
+                self.company.step()
             self.engine.shutdown()
         except ColibriError as error:
             self.failure = error
@@ -102,15 +104,25 @@ class EngineThread(threading.Thread):
         finally:
             self._line.wake()
 
-    def _next(self, easing: Easing | None) -> Session | None:
-        """The next session, None when it is time to go; memory that others need is given back while nobody asks."""
+    def _welcome(self, company: Company, easing: Easing | None) -> bool:
+        """Let those join for whom there is room, and wait while nobody is there; False when it is time to go. Memory
+        that others need is given back, also while nobody asks."""
         while True:
-            if easing and easing.look():
-                sys.stderr.write(f"worker: the cache of experts has {easing.share:.0%} of its size now\n")
+            if easing and (now := time.monotonic()) >= self._next_look:
+                self._next_look = now + LOOK_S
+                if easing.look():
+                    sys.stderr.write(f"worker: the cache of experts has {easing.share:.0%} of its size now\n")
             try:
-                return self.inbox.get(timeout=AGAIN_S if easing else None)
+                while not self._is_leaving and len(company.sessions) < company.room:
+                    session = self.inbox.get(block=not company.sessions, timeout=AGAIN_S if easing else None)
+                    if session is None:
+                        self._is_leaving = True
+                    else:
+                        company.join(session)
             except queue.Empty:
                 pass
+            if company.sessions or self._is_leaving:
+                return bool(company.sessions)
 
     def _load(self) -> None:
         began = time.perf_counter()
@@ -170,9 +182,9 @@ class Worker:
                     next_experts = now + EXPERTS_S
                     self._line.post(frame)
             wait_s = next_beat - now
-            session = self._thread.session
-            if session is not None and session.cancelled.is_set() and self._thread.engine is not None:
-                session.interrupt(self._thread.engine)
+            company = self._thread.company
+            if company is not None and any(session.cancelled.is_set() for session in company.sessions):
+                company.interrupt()
                 wait_s = CANCEL_AGAIN_S
             for frame in self._line.pump(wait_s):
                 self._handle(frame)
@@ -212,9 +224,11 @@ class Worker:
         self._line.post(frame)
 
     def _beat(self) -> Frame:
-        engine, session = self._thread.engine, self._thread.session
-        beat: Frame = {"type": "beat", "beat": engine.beat() if engine is not None else 0, "busy": session is not None}
-        if session is not None:
+        engine, company = self._thread.engine, self._thread.company
+        sessions = company.sessions if company is not None else []
+        beat: Frame = {"type": "beat", "beat": engine.beat() if engine is not None else 0, "busy": bool(sessions)}
+        if sessions:
+            session = sessions[0]
             beat |= {"id": session.request.id, "phase": session.phase, "done": session.n_done, "total": session.n_total}
         if (spent := getattr(engine, "spent", None)) is not None:
             beat["spent"] = asdict(spent())
@@ -227,7 +241,8 @@ class Worker:
         while self._thread.is_alive() and self._thread.engine is not None and time.monotonic() < deadline:
             for session in list(self._sessions.values()):
                 session.cancelled.set()
-                session.interrupt(self._thread.engine)
+            if self._thread.company is not None:
+                self._thread.company.interrupt()
             self._thread.join(CANCEL_AGAIN_S)
         self._line.drain(LEAVE_S)
         return code

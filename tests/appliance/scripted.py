@@ -66,13 +66,14 @@ class Script:
     segfault_at: int = 0
     raise_at: int = 0
     fail_at: int = 0
+    n_parallel: int = 1
     load: str = "good"
     compile_s: float = 0.0
     load_s: float = 0.0
     once: str = ""  # a file: the script of evil is played only while it does not exist, and then it does
 
 
-@dataclass
+@dataclass(eq=False)
 class Seq:
     prompt: list[int]
     n_predict: int
@@ -102,13 +103,15 @@ class Info:
     n_ctx: int
     name: str = "scripted"
     model_digest: str = "none"
+    n_parallel: int = 1
 
 
 class Engine:
     def __init__(self, script: Script) -> None:
-        self.info = Info(script.n_ctx)
+        self.info = Info(script.n_ctx, n_parallel=script.n_parallel)
         self.script = script
         self.n_steps = self.n_layers = 0
+        self.widths: list[int] = []  # of each step, how many sequences it had
         self.open_sequences = 0
         self._cancel = threading.Event()
 
@@ -128,22 +131,27 @@ class Engine:
     def shutdown(self) -> None:
         assert self.open_sequences == 0
 
-    def step(self, seq: Seq) -> StepOut:
+    def step_many(self, sequences: list[Seq]) -> list[StepOut]:
         self._cancel.clear()  # the harsher of two possible engines: a cancel between steps is lost
         self.n_steps += 1
+        self.widths.append(len(sequences))
         self._evil()
-        reads = seq.n_read < len(seq.prompt)
-        until = time.monotonic() + (self.script.chunk_s if reads else self.script.step_s)
+        reads = [seq.n_read < len(seq.prompt) for seq in sequences]
+        until = time.monotonic() + max(self.script.chunk_s if read else self.script.step_s for read in reads)
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(LAYER_S, left))
             self.n_layers += 1
             if self._cancel.is_set():
-                return StepOut("prefill" if reads else "decode", seq.n_read, len(seq.prompt), cancelled=True)
+                return [
+                    StepOut("prefill" if read else "decode", seq.n_read, len(seq.prompt), cancelled=True)
+                    for seq, read in zip(sequences, reads, strict=True)
+                ]
         self.n_layers += 1
-        if reads:
-            seq.n_read = min(len(seq.prompt), seq.n_read + self.script.chunk)
-            return StepOut("prefill", seq.n_read, len(seq.prompt))
-        return self._write(seq)
+        return [self._read(s) if read else self._write(s) for s, read in zip(sequences, reads, strict=True)]
+
+    def _read(self, seq: Seq) -> StepOut:
+        seq.n_read = min(len(seq.prompt), seq.n_read + self.script.chunk)
+        return StepOut("prefill", seq.n_read, len(seq.prompt))
 
     def _write(self, seq: Seq) -> StepOut:
         token = ids(self.script.text[seq.n_written % len(self.script.text)])[0]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -111,6 +112,46 @@ async def test_guessing_gives_the_same_events_and_counts_in_the_timings(served: 
         assert 0 <= got[-1].timings.get("draft_n_accepted", 0) <= drafted
         n_guessed += drafted
     assert n_guessed > 0
+
+
+async def test_several_at_once_get_what_each_would_get_alone(served: Served, model: Path) -> None:
+    """Twelve requests of all sorts through three places: they wait, join, leave, and one is cancelled in the middle."""
+    rng = random.Random(1)
+    prompts = [[rng.randrange(3, 300) for _ in range(n)] for n in (3, 200, 65, 64, 7, 130, 1, 30, 90, 12, 40, 5)]
+    hot = Sampling(temperature=1.2, top_k=0, repeat_penalty=1.1, seed=5)
+    asked = [
+        ask(f"m{i}", prompt, 5 + 7 * (i % 4), n_logprobs=i % 3, sampling=hot if i % 2 else Sampling(temperature=0.0))
+        for i, prompt in enumerate(prompts)
+    ]
+    alone = [await answer(served[0], one) for one in asked]
+    supervisor = Supervisor(WorkerSpec(str(model), {**OPTIONS, "n_parallel": 3}))
+    dispatcher = Dispatcher(supervisor, max_queue=20)
+    await supervisor.start()
+    async with asyncio.timeout(GUARD_S):
+        await supervisor.ready()
+
+    async def leave() -> None:
+        async with asyncio.timeout(GUARD_S):
+            async for event in (ticket := dispatcher.submit(ask("gone", [9] * 100, None))):
+                if isinstance(event, Piece):
+                    break
+            ticket.cancel()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leave())
+        tasks = [group.create_task(answer(dispatcher, one)) for one in asked]
+        most = 0
+        while not all(task.done() for task in tasks):
+            most = max(most, dispatcher.n_active())
+            await asyncio.sleep(0.001)
+    await supervisor.stop()
+    await dispatcher.close()
+    assert most == 3
+    for want, task in zip(alone, tasks, strict=True):
+        got = task.result()
+        assert (ids(got), text(got)) == (ids(want), text(want))
+        lps = [[lp for event in events if isinstance(event, Piece) for lp in event.logprobs] for events in (want, got)]
+        assert lps[0] == lps[1]
 
 
 async def test_the_facts_of_a_ready_worker(served: Served) -> None:

@@ -48,7 +48,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ({"load_mode": "fast"}, "flag --load-mode=fast"),
         ({"temp": "nan"}, "flag --temp=nan"),
         ({"cache_type_k": "q9"}, "flag --cache-type-k=q9"),
-        ({"parallel": "4"}, "flag --parallel=4"),
+        ({"parallel": "65"}, "flag --parallel=65"),
         ({"cache_mb": "-1"}, "flag --cache-mb=-1"),
         ({"offline": "false"}, "flag --offline=false"),
     ],

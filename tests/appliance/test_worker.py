@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from appliance import worker
+from appliance.company import Company
 from appliance.easing import LEAST, Easing
 from appliance.frames import read_done, read_error, read_piece
 from appliance.machine.pressure import Pressure
@@ -33,9 +34,22 @@ def run(
     session = Session(asked or request(), vocab(), frames.append)
     if meanwhile is not None:
         threading.Thread(target=meanwhile, args=(session,), daemon=True).start()
-    session.run(engine)
+    finish(engine, session)
     engine.shutdown()
     return frames
+
+
+def finish(engine: Engine, *sessions: Session) -> None:
+    """Step them all to their ends, as the engine thread does."""
+    company = Company(engine)
+    for session in sessions:
+        company.join(session)
+    to_the_end(company)
+
+
+def to_the_end(company: Company) -> None:
+    while company.sessions:
+        company.step()
 
 
 def text(frames: list[dict[str, Any]]) -> str:
@@ -139,14 +153,16 @@ def test_cancel_ends_a_step_within_a_layer(phase: str, script: Script) -> None:
     frames: list[dict[str, Any]] = []
     engine = Engine(script)
     session = Session(request(), vocab(), frames.append)
-    thread = threading.Thread(target=session.run, args=(engine,))
+    company = Company(engine)
+    company.join(session)
+    thread = threading.Thread(target=to_the_end, args=(company,))
     thread.start()
     if phase == "decode":
         while engine.n_steps < 2:
             time.sleep(0.001)
     session.cancelled.set()
     while thread.is_alive():  # as the worker's main thread does
-        session.interrupt(engine)
+        company.interrupt()
         thread.join(0.02)
     assert frames[-1]["type"] == "cancelled"
     engine.shutdown()
@@ -156,13 +172,15 @@ def test_a_late_cancel_does_not_hit_the_next_one() -> None:
     """The main thread may still be busy with the cancel of a session that has just ended."""
     frames: list[dict[str, Any]] = []
     engine = Engine(Script(text="abc.", step_s=0.01))
-    first = Session(request(), vocab(), frames.append)
-    first.run(engine)
+    company, first = Company(engine), Session(request(), vocab(), frames.append)
+    company.join(first)
+    to_the_end(company)
     first.cancelled.set()
-    second = threading.Thread(target=Session(request("r2"), vocab(), frames.append).run, args=(engine,))
+    company.join(Session(request("r2"), vocab(), frames.append))
+    second = threading.Thread(target=to_the_end, args=(company,))
     second.start()
     while second.is_alive():
-        first.interrupt(engine)
+        company.interrupt()
     assert text(frames) == "abcabc"
     assert frames[-1]["type"] == "done"
 
@@ -170,9 +188,9 @@ def test_a_late_cancel_does_not_hit_the_next_one() -> None:
 def test_an_error_of_the_request_is_told_and_the_engine_goes_on() -> None:
     engine = Engine(Script(text="abc.", fail_at=3))
     frames: list[dict[str, Any]] = []
-    Session(request(), vocab(), frames.append).run(engine)
+    finish(engine, Session(request(), vocab(), frames.append))
     assert "not a number" in read_error(frames[-1]["error"]).message
-    Session(request(), vocab(), frames.append).run(engine)
+    finish(engine, Session(request(), vocab(), frames.append))
     assert frames[-1]["type"] == "done"
     engine.shutdown()
 
@@ -180,7 +198,7 @@ def test_an_error_of_the_request_is_told_and_the_engine_goes_on() -> None:
 def test_any_other_exception_passes_and_nothing_pretends_to_be_an_end() -> None:
     frames: list[dict[str, Any]] = []
     with pytest.raises(RuntimeError):
-        Session(request(), vocab(), frames.append).run(Engine(Script(raise_at=3)))
+        finish(Engine(Script(raise_at=3)), Session(request(), vocab(), frames.append))
     assert {f["type"] for f in frames} == {"prefill", "piece"}
 
 
@@ -217,6 +235,7 @@ def test_what_is_held_for_a_reader_is_bounded() -> None:
 def test_memory_is_given_back_while_nobody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real engine with a cache of experts, no request, and a kernel that says memory is short; minutes pass fast."""
     monkeypatch.setattr(worker, "AGAIN_S", 0.001)
+    monkeypatch.setattr(worker, "LOOK_S", 0.0)
     minutes = itertools.count(0, 60).__next__
     monkeypatch.setattr(worker, "Easing", partial(Easing, read=lambda: Pressure(memory_some=50.0), clock=minutes))
     options = {"n_ctx": 512, "ubatch_size": 8, "load_mode": "stream", "spec_type": "none", "expert_bytes": 1 << 30}
