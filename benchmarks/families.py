@@ -27,13 +27,15 @@ from benchmarks.peer_logits import peer_log_probs
 from engine.load import EngineOptions, load_engine
 from engine.models.registry import ARCHITECTURES
 from tests.families import FAMILIES
-from tests.families.family import F32, Family
-from tests.families.stored import ids_of, question, write
+from tests.families.family import F32
+from tests.families.stored import ids_of, load, question, write
 
 RESULTS = Path(__file__).parent / "results" / "families.json"
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 QUANTS = ("Q8_0", "Q4_0")
 N_TEXTS, N_FORCED = 8, 200
+# Rows; nothing in a checkpoint says that some layers are not rotated.
+UNTURNED = ("smollm3", "cohere2", "exaone4")
 _HEAD = """# Model families
 
 Made by `python -m benchmarks.families`; do not edit. Each row is a tiny random model of the real architecture
@@ -95,13 +97,13 @@ def page(found: Mapping[str, Any]) -> str:
     titles = ["model", "general.architecture", "what is in it", "transformers"]
     titles += [f"{quant} {what}" for quant in QUANTS for what in ("top-1", "KL")]
     lines = [" | ".join(titles), " | ".join(["---"] * len(titles))]
-    lines += [" | ".join(_row(name, FAMILIES[name], found[name])) for name in FAMILIES if name in found]
+    lines += [" | ".join(_row(name, found[name])) for name in FAMILIES if name in found]
     return _HEAD + "\n".join(f"| {line} |" for line in lines) + "\n"
 
 
-def _row(name: str, family: Family, found: Mapping[str, Any]) -> list[str]:
+def _row(name: str, found: Mapping[str, Any]) -> list[str]:
     apart = " / ".join(f"{d:.1e}" for d in found["transformers"])
-    cells = [name, f"`{family.arch}`", ", ".join(features(family)), apart]
+    cells = [name, f"`{FAMILIES[name].arch}`", ", ".join(features(name)), apart]
     for quant in QUANTS:
         both = [found[quant].get(who) for who in ("ours", "peer")]
         cells.append(" / ".join(f"{100 * one['top1']:.1f} %" if one else "-" for one in both))
@@ -109,34 +111,43 @@ def _row(name: str, family: Family, found: Mapping[str, Any]) -> list[str]:
     return cells
 
 
-def features(family: Family) -> list[str]:
-    """What sets the row apart from a plain decoder, read off its configuration."""
+def features(name: str) -> list[str]:
+    """What sets the row apart from a plain decoder, read off its configuration and the tensors of its checkpoint."""
+    family, shapes = FAMILIES[name], load(name).shapes
     c = family.whole_config
     rope = c["rope_parameters"].get("full_attention", c["rope_parameters"])
-    used, experts = c.get("num_experts_per_tok"), family_experts(c)
+    of_layer = {t.split(".", 3)[3]: shape for t, shape in shapes.items() if t.startswith("model.layers.1.")}
+    experts = _experts(c)
     told = [
         (rope["rope_type"] != "default", f"rope {rope['rope_type']}"),
         ("partial_rotary_factor" in rope, "part of a head rotated"),
-        (family.arch == "smollm3", "every 4th layer without rope"),
+        (name in UNTURNED, "some layers without rope"),
         (bool(c.get("sliding_window")), "sliding window"),
         ("attn_logit_softcapping" in c, "soft caps"),
         ("kv_lora_rank" in c, "latent attention"),
-        (any(end == "sinks" for end in family.spreads), "sinks"),
-        (family.arch in ("qwen3", "qwen3moe", "gemma3", "glm4moe"), "norms of heads"),
-        (family.arch in ("olmo2", "olmoe"), "norms of whole queries and keys"),
-        (family.arch in ("gemma2", "gemma3", "olmo2"), "norms behind"),
-        (family.arch in ("qwen2", "qwen2moe", "starcoder2", "gpt-oss", "glm4moe"), "biases"),
+        ("self_attn.sinks" in of_layer, "sinks"),
+        ("self_attn.q_norm.weight" in of_layer, f"norms of {'whole rows' if _is_whole(of_layer) else 'heads'}"),
+        (any(key in c for key in ("norm_epsilon", "layer_norm_eps")), "LayerNorm"),
+        ("post_ffw_norm" in family.names.values(), "norms behind"),
+        (not any("post_" in t for t in of_layer), "attention and feed-forward side by side"),
+        (any(t.endswith("proj.bias") for t in of_layer), "biases"),
         ("embedding_multiplier" in c, "multipliers"),
         (family.ternary, "ternary, norms within"),
-        (bool(experts), f"{used} of {experts} experts"),
-        (any(key.startswith(("n_shared", "shared_")) for key in c), "shared expert"),
-        ("n_group" in c and c["n_group"] > 1, f"{c.get('topk_group')} of {c.get('n_group')} groups"),
-        (bool(c.get("tie_word_embeddings")), "tied"),
+        (bool(experts), f"{c.get('num_experts_per_tok')} of {experts} experts"),
+        (any("shared" in t for t in of_layer), "shared expert"),
+        (c.get("n_group", 1) > 1, f"{c.get('topk_group')} of {c.get('n_group')} groups"),
+        ("lm_head.weight" not in shapes, "tied"),
     ]  # fmt: skip
     return [word for holds, word in told if holds]
 
 
-def family_experts(config: Mapping[str, Any]) -> int:
+def _is_whole(of_layer: Mapping[str, tuple[int, ...]]) -> bool:
+    """One norm for a whole query, not one for each head."""
+    norm, query = (of_layer.get(f"self_attn.{part}.weight", (0,)) for part in ("q_norm", "q_proj"))
+    return norm[-1] == query[0]
+
+
+def _experts(config: Mapping[str, Any]) -> int:
     return int(next((config[k] for k in ("num_local_experts", "num_experts", "n_routed_experts") if k in config), 0))
 
 

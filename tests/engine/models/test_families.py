@@ -37,10 +37,13 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Made(request.param, path, write(request.param, path))
 
 
+def options(rows: int, load_mode: str) -> EngineOptions:
+    return EngineOptions(n_ctx=256, ubatch_size=rows, type_k="f32", type_v="f32", load_mode=load_mode)
+
+
 @pytest.mark.parametrize(("rows", "load_mode"), [(128, "resident"), (1, "mmap")], ids=["prefill", "token by token"])
 def test_our_logits_are_those_of_transformers(made: Made, rows: int, load_mode: str) -> None:
-    options = EngineOptions(n_ctx=256, ubatch_size=rows, type_k="f32", type_v="f32", load_mode=load_mode)
-    engine = load_engine(made.path, options, read_machine())
+    engine = load_engine(made.path, options(rows, load_mode), read_machine())
     found = np.array(list(engine.logit_rows(ids_of())))
     engine.shutdown()
     assert made.truth.apart(found) <= 1e-3
@@ -65,6 +68,23 @@ def test_llama_cpp_reads_the_same_model_from_the_files(tmp_path: Path) -> None:
     told = zip(names, peer_log_probs(asked), strict=True)
     apart = {name: truths[name].apart(found, last, is_shifted=True) for name, found in told}
     assert {name: d for name, d in apart.items() if d > 3e-3} == {}
+
+
+def test_behind_many_windows_ours_are_llama_cpps_logits(tmp_path: Path) -> None:
+    """200 ids are eight windows and several pages of the cache, which are given back meanwhile."""
+    names = [name for name in RUNNING if FAMILIES[name].peer and FAMILIES[name].whole_config.get("sliding_window")]
+    ids, ends = ids_of(200, seed=8), [90, 129, 170, 200]
+    for name in names:
+        write(name, tmp_path / f"{name}.gguf", for_peer=True)
+    asked = [question(tmp_path / f"{name}.gguf", ids, "f32", ends) for name in names]
+    apart = {}
+    for name, theirs in zip(names, peer_log_probs(asked), strict=True):
+        engine = load_engine(tmp_path / f"{name}.gguf", options(64, "resident"), read_machine())
+        found = np.array(list(engine.logit_rows(ids)))[[end - 1 for end in ends]]
+        engine.shutdown()
+        far = found - theirs
+        apart[name] = float(np.abs(far - far.mean(axis=1, keepdims=True)).max() / found.std())
+    assert names and {name: d for name, d in apart.items() if d > 3e-3} == {}
 
 
 def test_every_architecture_has_a_row() -> None:
