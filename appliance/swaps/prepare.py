@@ -117,7 +117,9 @@ def prepare(
         try:
             check(template)
         except TemplateError as error:
-            # Completions can still be served; each chat request is told the same.
+            if settings.chat_template is not None or settings.chat_template_file is not None:
+                raise
+            # The file's own: completions can still be served; each chat request is told the same.
             log.warning("%s", error.message)
     meta = {
         "architecture": name, "n_ctx": planned.n_ctx, "n_ctx_train": shape.n_ctx_train, "n_vocab": shape.n_vocab,

@@ -10,7 +10,7 @@ from appliance.known_templates import KNOWN, recognised
 from appliance.machine.host import read_machine
 from appliance.settings import Settings
 from appliance.swaps.prepare import prepare
-from engine.errors import RequestError, UsageError
+from engine.errors import RequestError, TemplateError, UsageError
 from engine.gguf.reader import read_gguf
 from engine.text import Text, open_text
 from tests.tiny import CHATML, tiny_llama
@@ -69,6 +69,14 @@ def test_a_file_without_one_gets_its_familys_or_says_what_to_do(tmp_path: Path) 
 )
 def test_a_family_is_known_by_its_tokens(architecture: str, tokens: set[str], name: str | None) -> None:
     assert recognised(architecture, tokens) == name
+
+
+def test_an_operators_template_that_cannot_be_rendered_is_refused_and_a_files_is_told_of(tmp_path: Path) -> None:
+    broken = "{% for m in messages %}{{ m.content "
+    with pytest.raises(TemplateError, match="cannot be rendered"):
+        prepare(Settings(model=str(tiny_llama(tmp_path / "a.gguf")), chat_template=broken), read_machine())
+    its_own = tiny_llama(tmp_path / "b.gguf", **{"tokenizer.chat_template": broken})
+    assert prepare(Settings(model=str(its_own)), read_machine()).text.chat_template == broken
 
 
 def test_a_setting_that_names_no_template_is_refused_when_the_model_is_prepared(tmp_path: Path) -> None:
