@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.kv import KvCache, KvSequence
+from engine.embedding import Embedder
 from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter
 from engine.info import EngineInfo
 from engine.kernels import step
@@ -51,9 +52,9 @@ class NotFinite(EngineFailed):
 @dataclass(frozen=True, slots=True)
 class Machinery:
     """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
-    point into; `speculate` makes what guesses the next tokens of a text, from its ids and its sampling with the
-    seed in use (None: nobody guesses); `stream` reads the weights that are not in memory, `watch` looks after a mapped
-    file."""
+    point into; `embedder` makes vectors; `speculate` makes what guesses the next tokens of a text, from its ids and its
+    sampling with the seed in use (None: nobody guesses); `stream` reads the weights that are not in memory, `watch`
+    looks after a mapped file."""
 
     team: Team
     program: Recorded
@@ -61,6 +62,7 @@ class Machinery:
     logits: Buffer
     ld_logits: int
     n_out: int
+    embedder: Embedder
     keep: tuple[Any, ...]
     close: Callable[[], None]
     speculate: Callable[[list[int], Sampling, PassTimes], Speculator] | None = None
@@ -236,6 +238,20 @@ class Engine:
     def _check_file(self) -> None:
         if self._m.watch and (complaint := self._m.watch.complaint()):
             raise complaint
+
+    def embed(self, ids: Several[int], is_unwanted: Callable[[], bool] = lambda: False) -> NDArray[np.float32] | None:
+        """The vector of a text, float32 of length 1; None when it was cancelled, or `is_unwanted` between two steps.
+        Raises InvalidParameter for a model that makes no vectors, KvFull when n_parallel sequences are open."""
+
+        def read(kv: KvSequence, some: NDArray[np.int64]) -> bool:
+            self._rows.clear()
+            self._rows.add(kv, some)
+            return not is_unwanted() and self._run()
+
+        vector = self._m.embedder.vector(self._checked(ids), self._m.kv, self._budget, read)
+        if vector is not None and not np.isfinite(vector).all():
+            raise NotFinite([])
+        return vector
 
     # --- from other threads ---
 

@@ -4,15 +4,19 @@ header -> shape -> plan -> claims -> kernels compiled -> weights placed -> progr
 the machine offers (the caller reads it), profiles, processes.
 """
 
+import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from engine.cache.kv import KvCache
 from engine.census import Home, census
 from engine.draft import DraftModel, check_vocabularies
+from engine.embedding import Embedder, pooling_of
 from engine.errors import BadModelFile, UnsupportedModel
 from engine.footprint import ModelFacts, out_rows
 from engine.generate import Engine, Machinery
@@ -184,14 +188,23 @@ def _build(
 
     machinery = Machinery(
         team, parts.program.finish(), kv, parts.logits, parts.ld_logits, parts.max_out,
+        _embedder(gguf, model, parts),
         keep=(parts, arena, model, small), close=close, stream=stream,
         speculate=_speculate(options, spec_type, small, shape.n_vocab),
         watch=store.watch if chosen.load_mode in ("mmap", "mlock") else None,
     )  # fmt: skip
     homes = census(store, chosen.load_mode)
     info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes), stream, homes)
+    info = replace(info, pooling=machinery.embedder.pooling)
     on_progress("ready", 1, 1, "")
     return Engine(info, machinery)
+
+
+def _embedder(gguf: GgufFile, model: Decoder, parts: Parts) -> Embedder:
+    """Over the rows that a step leaves in x; nobody pools rows of a norm that centres."""
+    norm, shape = model.output_norm, model.shape
+    weight = np.array((ctypes.c_float * norm.k).from_address(norm.address), np.float64)
+    return Embedder("" if model.has_layer_norm else pooling_of(gguf, shape.architecture), parts.x, weight, shape.eps)
 
 
 def _kernels(model: Decoder, shape: DecoderShape, store: Store, kv: KvCache, chosen: Plan) -> list[Kernel]:

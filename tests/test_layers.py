@@ -20,6 +20,7 @@ RANK = {
     "engine.meter": 4,
     "engine.speculate": 5,
     "engine.draft": 6,
+    "engine.embedding": 6,
     "engine.constrain": 6,
     "engine.rows": 6,
     "engine.sequence": 6,

@@ -45,6 +45,7 @@ class Layer:
 
 class Model(Decoder):
     layer = Layer
+    has_layer_norm = True
     shape: CohereShape
 
     def record(self, parts: "Parts") -> None:

@@ -28,6 +28,8 @@ class Decoder:
 
     layer: ClassVar[type[Any]]
     """Of one layer: made of its claims and the shape, with its experts, if any, as `ffn`."""
+    has_layer_norm: ClassVar[bool] = False
+    """Whether the last norm is one that centres."""
 
     def __init__(self, shape: DecoderShape, store: Claims) -> None:
         self.shape = shape

@@ -36,6 +36,7 @@ class Layer:
 
 class Model(Decoder):
     layer = Layer
+    has_layer_norm = True
 
     def __init__(self, shape: DecoderShape, store: Claims) -> None:
         super().__init__(shape, store)

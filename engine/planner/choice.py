@@ -76,6 +76,4 @@ class Choices:
             return Choice("resident", "weights, KV cache and engine fit: the fastest layout")
         if self.needs.least("stream", n_ctx) <= self.budget:
             return Choice("stream", "not all weights fit: what does is kept, the rest is read in large blocks")
-        if self.needs.but(expert_cache=None).least("stream", n_ctx) <= self.budget:
-            return Choice("stream", "not all weights fit, nor does the cache of experts that is asked for")
         return Choice(self.last_mode(n_ctx), "a copy of the weights would not fit, the file's own pages may go")

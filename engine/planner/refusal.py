@@ -1,6 +1,6 @@
 """What to say of a load that cannot fit: how much is missing and the smallest change that would fit. Not here: judging.
 
-A cache of experts that was asked for goes first, then the load mode, since they cost no answer; then the context, the
+The load mode goes first, since it costs no answer; then a cache of experts that was asked for; then the context, the
 cache's types, the sequences.
 """
 
@@ -18,10 +18,10 @@ def refusal(needs: Needs, mode: str, n_ctx: int, budget: int, last_mode: str) ->
 
 
 def _smallest_change(needs: Needs, mode: str, n_ctx: int, budget: int, last_mode: str) -> str:
-    if less := _smaller_cache(needs, mode, n_ctx, budget):
-        return f"{less} would fit"
     if mode != last_mode and needs.least(last_mode, n_ctx) <= budget:
         return f"--load-mode {last_mode} would fit"
+    if less := _smaller_cache(needs, mode, n_ctx, budget):
+        return f"{less} would fit"
     other = "" if mode == last_mode else f" with --load-mode {last_mode}"
     changes = []
     if most := needs.most_context(last_mode, budget):

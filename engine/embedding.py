@@ -1,0 +1,98 @@
+"""A text's vector out of a decoder's last layer: rows normalised, pooled, of length 1. Not here: computing the rows.
+
+    mean   of all rows           cls   the first row           last   the last row
+
+Which one a model was trained with stands in its file; a file that names none is no embedding model, and vectors made
+of it would mean nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cache.kv import KvCache, KvSequence
+from engine.errors import ContextLengthExceeded, InvalidParameter
+from engine.gguf.reader import GgufFile
+from engine.kernels.program import Buffer
+
+POOLINGS = {1: "mean", 2: "cls", 3: "last"}
+Floats = NDArray[np.float64]
+
+
+def pooling_of(gguf: GgufFile, architecture: str) -> str:
+    """mean, cls or last; empty where the file names none (or ranks texts, which makes no vectors)."""
+    number = gguf.metadata.get(f"{architecture}.pooling_type")
+    return POOLINGS.get(number, "") if isinstance(number, int) and not isinstance(number, bool) else ""
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """`x` holds the rows of a step, float32 (rows, k); `weight` (k,) and `eps` are those of the model's last norm."""
+
+    pooling: str
+    x: Buffer
+    weight: Floats
+    eps: float
+
+    def vector(
+        self, ids: NDArray[np.int64], cache: KvCache, chunk: int, read: Callable[[KvSequence, NDArray[np.int64]], bool]
+    ) -> NDArray[np.float32] | None:
+        """The vector of a text, float32 (k,), read by `chunk` ids; None when `read`, which computes a step, was left.
+
+        InvalidParameter for a model that makes none, ContextLengthExceeded, KvFull.
+        """
+        if not self.pooling:
+            raise InvalidParameter(
+                "the model makes no embeddings: its file names no way of pooling (pooling_type mean, cls or last); "
+                "serve an embedding model for this route",
+                param="model",
+            )
+        if len(ids) > cache.n_ctx:
+            raise ContextLengthExceeded(
+                f"the text has {len(ids)} tokens and the context holds {cache.n_ctx}; shorten it or start with a "
+                "larger --ctx-size",
+                n_prompt_tokens=len(ids), n_ctx=cache.n_ctx,
+            )  # fmt: skip
+        kv, pool = cache.open(), Pool(self)
+        try:
+            for i in range(0, len(ids), chunk):
+                some = ids[i : i + chunk]
+                if not read(kv, some):
+                    return None
+                kv.advance(len(some))
+                pool.take(len(some))
+        finally:
+            kv.close()
+        return pool.result()
+
+    def rows(self, n: int) -> Floats:
+        """The first n rows of the step, behind the model's last norm."""
+        k = len(self.weight)
+        x = self.x.view(np.float32, n * k).reshape(n, k).astype(np.float64)
+        return np.asarray(x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + self.eps) * self.weight)
+
+
+class Pool:
+    """What has been read of one text. Rows join in order, so that chunks change no bit."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._n = 0
+        self._held = np.zeros(len(embedder.weight))
+
+    def take(self, n: int) -> None:
+        """The n rows of a step."""
+        kind, rows = self._embedder.pooling, self._embedder.rows(n)
+        if kind == "mean":
+            for row in rows:
+                self._held += row
+        elif kind == "last" or not self._n:
+            self._held = rows[-1 if kind == "last" else 0].copy()
+        self._n += n
+
+    def result(self) -> NDArray[np.float32]:
+        """The vector, of length 1; NaN where the model computed no numbers."""
+        length = float(np.sqrt(self._held @ self._held))
+        return np.asarray(self._held / length if length else self._held, np.float32)
