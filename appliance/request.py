@@ -27,6 +27,7 @@ class GenerateRequest:
     ignore `top` for "logprobs without alternatives"). `deadline_ms` counts from submission: a request that cannot start
     by then is refused. `continues` marks a further choice of an answer that has begun. `shown` are ids of special
     tokens that are text all the same; `speech` says how the text is to be read, which is no business of the worker's.
+    `wants_embedding`: the vector of the prompt and no text at all.
     """
 
     id: str
@@ -44,6 +45,7 @@ class GenerateRequest:
     continues: bool = False
     shown: tuple[int, ...] = ()
     speech: Speech = PLAIN
+    wants_embedding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class Done:
     `timings` has llama-server's names (cache_n, prompt_n, prompt_ms, prompt_per_token_ms, prompt_per_second,
     predicted_n, predicted_ms, predicted_per_token_ms, predicted_per_second; with guesses draft_n, draft_n_accepted) and
     queue_ms; prompt_n leaves the cached tokens out, while `n_prompt` counts all. `handoff` is the reason when the text
-    is a hand-over to a person and no model wrote it.
+    is a hand-over to a person and no model wrote it. `embedding` is the prompt's vector where that was asked for:
+    float32, little-endian, as base64.
     """
 
     finish_reason: FinishReason
@@ -109,6 +112,7 @@ class Done:
     timings: Mapping[str, float]
     seed: int | None
     handoff: str | None = None
+    embedding: str | None = None
 
 
 Event = Queued | Prefill | Piece | Done

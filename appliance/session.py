@@ -6,7 +6,9 @@ The engine speaks token ids; the text side is here: UTF-8 held until whole, stop
 import math
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from appliance.frames import SMALLEST_LOGPROB, done_frame, error_value
@@ -27,6 +29,7 @@ class EngineLike(Protocol):
 
     def open(self, ids: list[int], sampling: Any, n_predict: int, eog_ids: frozenset[int], n_logprobs: int) -> Any: ...
     def step_many(self, sequences: list[Any]) -> list[Any]: ...
+    def embed(self, ids: list[int], is_unwanted: Callable[[], bool]) -> Any: ...
     def cancel(self) -> None: ...
     def close(self, seq: Any) -> None: ...
     def beat(self) -> int: ...
@@ -61,6 +64,9 @@ class Session:
         """Open the sequence; False when that was the end of the request already."""
         self._engine = engine
         try:
+            if self.request.wants_embedding:
+                self._embed(engine)
+                return False
             n_predict = self._room(engine.info.n_ctx)
             if n_predict < 1:
                 self._say(self._done("length", None, 0, self.request.sampling.seed))
@@ -76,6 +82,17 @@ class Session:
             return False
         self._tell_prefill(getattr(self.sequence, "n_cached", 0), force=True)
         return True
+
+    def _embed(self, engine: EngineLike) -> None:
+        """The vector of the prompt, in one go: a cancel is seen between two chunks of it."""
+        n, vector = self.n_total, engine.embed(self.request.prompt_ids, self.cancelled.is_set)
+        if vector is None:
+            self.leave()
+            return
+        self._clock.token()
+        # Not "stop": that would tell whoever learns how long answers are that they have no tokens.
+        done = Done("length", None, n, 0, 0, self._clock.timings(n, 0, 0), None)
+        self._say(done_frame(self.request.id, replace(done, embedding=b64encode(vector.tobytes()).decode())))
 
     def take(self, out: Any) -> bool:
         """What a step brought; False when the answer has ended with it. A ColibriError ends this request only."""

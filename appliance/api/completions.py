@@ -7,7 +7,7 @@ still has its status; from then on an error is an event.
 import asyncio
 import socket
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -20,7 +20,7 @@ from appliance.api.errors import public
 from appliance.api.fields import parse
 from appliance.api.generation import END, Generation, Identity, Limits, View, position
 from appliance.api.preconditions import idempotency_key
-from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, Sampled
+from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, EmbeddingsRequest, Sampled
 from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
@@ -39,6 +39,10 @@ SAMPLING_FIELDS = (
 )  # fmt: skip
 OTHERS_MAY = (ContextLengthExceeded, ModelNotFound, TemplateError)
 """What one profile refuses and another may serve."""
+NAMES = {
+    ChatRequest: ("chatcmpl", "messages"), CompletionRequest: ("cmpl", "prompt"), EmbeddingsRequest: ("embd", "input"),
+}  # fmt: skip
+"""What an answer's id begins with, and the field that what is wrong with its text is told of."""
 Prompts = Callable[[], Awaitable[list[Prompt]]]
 
 
@@ -57,7 +61,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
         splits = ask.reasoning_format != "none"
         return [await services.admission.chat(messages, extra=ask.variables(), toolset=toolset, splits=splits)]
 
-    generation = await _generation(request, raw, ask, lambda: _wish(services, ask, n_top), prompts)
+    generation = await begun(request, raw, ask, lambda: _wish(services, ask, n_top), prompts)
     shape = ChatShape(**_common(generation, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier)
     return await (_stream if ask.stream else _plain)(request, generation, shape)
 
@@ -75,21 +79,30 @@ async def complete(request: web.Request) -> web.StreamResponse:
     async def prompts() -> list[Prompt]:
         return [Prompt(await services.admission.prompt_ids(prompt)) for prompt in given]
 
-    pinned = None if all(isinstance(prompt, str) for prompt in given) else services.swapper.in_force
+    check_model = ids_keep_their_model(services, given)
 
     def wished() -> Wish:
-        now = services.swapper.in_force
-        if pinned is not None and pinned.identity != now.identity:
-            text = f"the prompt's token ids are of '{pinned.model.id}', and another model is served now; send text"
-            raise ModelNotFound(text, param="prompt")
+        check_model("prompt")
         return _wish(services, ask, ask.logprobs)
 
-    generation = await _generation(request, raw, ask, wished, prompts)
+    generation = await begun(request, raw, ask, wished, prompts)
     if ask.echo and not generation.echoes:  # once: a viewer who comes after a swap is told the same
         decode = services.admission.text.decode
         generation.echoes = tuple(prompt if isinstance(prompt, str) else decode(prompt) for prompt in given)
     shape = CompletionShape(**_common(generation, ask, ask.logprobs), echoes=generation.echoes)
     return await (_stream if ask.stream else _plain)(request, generation, shape)
+
+
+def ids_keep_their_model(services: Services, given: Sequence[str | list[int]]) -> Callable[[str], None]:
+    """What raises ModelNotFound, of the field it is given, once token ids would be read by another model than now."""
+    pinned = None if all(isinstance(prompt, str) for prompt in given) else services.swapper.in_force
+
+    def check(field: str) -> None:
+        if pinned is not None and pinned.identity != services.swapper.in_force.identity:
+            text = f"the {field}'s token ids are of '{pinned.model.id}', and another model is served now; send text"
+            raise ModelNotFound(text, param=field)
+
+    return check
 
 
 def _wish(services: Services, ask: Sampled, n_top: int | None) -> Wish:
@@ -117,8 +130,8 @@ def _common(generation: Generation, ask: Sampled, n_top: int | None) -> dict[str
     return {"answer": generation, "n": ask.n or 1, "n_top": n_top, "with_usage": with_usage}
 
 
-async def _generation(
-    request: web.Request, raw: bytes, ask: Sampled, wished: Callable[[], Wish], prompts: Prompts
+async def begun(
+    request: web.Request, raw: bytes, ask: Sampled | EmbeddingsRequest, wished: Callable[[], Wish], prompts: Prompts
 ) -> Generation:
     """The answer to view: one that is attached to, or a new one."""
     services = request.app[SERVICES]
@@ -126,7 +139,7 @@ async def _generation(
     identity = _identity(request, raw)
     if (running := services.generations.find(identity)) is not None:
         return running
-    prefix, field = ("chatcmpl", "messages") if isinstance(ask, ChatRequest) else ("cmpl", "prompt")
+    prefix, field = NAMES[type(ask)]
     name = f"{prefix}-{uuid.uuid4().hex}"
 
     async def make() -> list[GenerateRequest]:
@@ -135,8 +148,8 @@ async def _generation(
         try:
             for i, prompt in enumerate(await prompts()):
                 requests += services.admission.requests(prompt.ids, wish, f"{name}-{i}", prompt.speech)
-        except ContextLengthExceeded as error:
-            error.param = field
+        except (ContextLengthExceeded, InvalidParameter) as error:
+            error.param = field if error.param in (None, "prompt") else error.param
             raise
         return requests
 
@@ -157,7 +170,7 @@ async def _generation(
         services.check_open()
         if services.epoch == before:
             break
-    decode_ms = ask.t_max_predict_ms
+    decode_ms = ask.t_max_predict_ms if isinstance(ask, Sampled) else None
     limits = Limits(services.settings.timeout, decode_ms / 1000 if decode_ms is not None and decode_ms > 0 else None)
     return services.generations.start(name, identity, requests, limits, make)
 
@@ -171,7 +184,7 @@ def _identity(request: web.Request, raw: bytes) -> Identity:
 
 async def _plain(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:
     answers: dict[int, Answer] = {}
-    look = _Look(request)
+    look = Look(request)
     async with generation.view() as view:
         while (item := await view.next(LOOK_S)) is not END:
             look.look()
@@ -206,7 +219,7 @@ async def _stream(request: web.Request, generation: Generation, shape: Shape) ->
 async def _relay(
     request: web.Request, view: View, generation: Generation, shape: Shape, stream: EventStream
 ) -> dict[int, Done]:
-    look = _Look(request)
+    look = Look(request)
     opened: set[int] = set()
     dones: dict[int, Done] = {}
     shows_progress = bool(generation.requests) and generation.requests[0].return_progress
@@ -234,7 +247,7 @@ async def _relay(
     return dones
 
 
-class _Look:
+class Look:
     """Looks at the client's connection every LOOK_S: aiohttp cannot see its end while reading is paused."""
 
     def __init__(self, request: web.Request) -> None:

@@ -279,6 +279,15 @@ class ChatRequest(Sampled):
         return {**effort, **(self.chat_template_kwargs or {})}
 
 
+def _several(given: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
+    """What was given once or as a list, as a list of texts or of ids."""
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given[0], int):
+        return [[token for token in given if isinstance(token, int)]]
+    return [item for item in given if not isinstance(item, int)]
+
+
 class CompletionRequest(Sampled):
     """POST /v1/completions. `echo` puts the prompt before the answer."""
 
@@ -297,11 +306,21 @@ class CompletionRequest(Sampled):
 
     def prompts(self) -> list[str | list[int]]:
         """Each prompt of the request as text or ids."""
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        if isinstance(self.prompt[0], int):
-            return [[token for token in self.prompt if isinstance(token, int)]]
-        return [item for item in self.prompt if not isinstance(item, int)]
+        return _several(self.prompt)
+
+
+class EmbeddingsRequest(Body):
+    """POST /v1/embeddings."""
+
+    input: Prompt
+    model: str | None = Field(None, description="an id of /v1/models; the only model when left out")
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = Field(None, ge=1, le=1 << 20, description="keep so many of each vector's first values")
+    user: str | None = None
+
+    def inputs(self) -> list[str | list[int]]:
+        """Each text, or its ids."""
+        return _several(self.input)
 
 
 class TokenizeRequest(Body):

@@ -50,19 +50,14 @@ def draw_checkpoint(family: Family, shapes: Mapping[str, tuple[int, ...]], seed:
 
 
 def write_family(
-    path: Path, family: Family, weights: Weights, quant: str = "F32", quants: Mapping[str, str] | None = None, *,
-    for_peer: bool = False,
-) -> Path:  # fmt: skip
-    """The checkpoint as a GGUF file; matrices of layers and of tokens in `quant` where their rows fill its blocks.
-
-    `quants` maps the end of a tensor's name to another type.
-    """
+    path: Path, family: Family, weights: Weights, quant: str = "F32", *, for_peer: bool = False
+) -> Path:
+    """The checkpoint as a GGUF file; matrices of layers and of tokens in `quant` where their rows fill its blocks."""
     keys = keys_of(family)
     if for_peer:
         keys |= {f"{family.arch}.{key}": value for key, value in family.peer_keys.items() if value is not None}
     tensors = dict(convert(family, weights))
-    kinds = {name: next((t for end, t in (quants or {}).items() if name.endswith(end)), quant) for name in tensors}
-    return write_gguf(path, keys, [_stored(name, values, kinds[name]) for name, values in tensors.items()])
+    return write_gguf(path, keys, [_stored(name, values, quant) for name, values in tensors.items()])
 
 
 def _stored(name: str, values: F32, quant: str) -> Tensor:

@@ -158,9 +158,7 @@ DENSE: dict[str, Family] = {
         permuted=True,
     ),
     "bitnet": Family(
-        "BitNetForCausalLM", "bitnet",
-        {"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True, "hidden_size": 256,
-         "intermediate_size": 256},
+        "BitNetForCausalLM", "bitnet", {"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True},
         {"rope.scaling.type": "linear", "rope.scaling.factor": 1.0}, ternary=True,
     ),
     # Microsoft's 2B-4T; llama.cpp does not know the name.

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,12 +90,10 @@ def digest(weights: Weights) -> str:
     return whole.hexdigest()
 
 
-def write(
-    name: str, path: Path, quant: str = "F32", quants: Mapping[str, str] | None = None, *, for_peer: bool = False
-) -> Truth:
+def write(name: str, path: Path, quant: str = "F32", *, for_peer: bool = False) -> Truth:
     """Write the row's model to `path` and return its truth; AssertionError if numpy draws other weights now."""
     truth = load(name)
     weights = draw_checkpoint(FAMILIES[name], truth.shapes)
     assert digest(weights) == truth.digest, f"{name}: numpy draws other weights than when transformers was asked"
-    write_family(path, FAMILIES[name], weights, quant, quants, for_peer=for_peer)
+    write_family(path, FAMILIES[name], weights, quant, for_peer=for_peer)
     return truth
