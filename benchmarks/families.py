@@ -34,6 +34,8 @@ RESULTS = Path(__file__).parent / "results" / "families.json"
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 QUANTS = ("Q8_0", "Q4_0")
 N_TEXTS, N_FORCED = 8, 200
+# Of a KL divergence between log-probabilities in float32.
+ROUNDING = 1e-6
 # Rows; nothing in a checkpoint says that some layers are not rotated.
 UNTURNED = ("smollm3", "cohere2", "exaone4")
 _HEAD = """# Model families
@@ -87,7 +89,7 @@ def misses(found: Mapping[str, Any]) -> list[str]:
         ours, peer = found[quant]["ours"], found[quant].get("peer")
         if peer and ours["top1"] < peer["top1"] - 0.02:
             told.append(f"{quant} top-1 {ours['top1']:.3f} where llama.cpp has {peer['top1']:.3f}")
-        if peer and ours["kl"] > 1.2 * peer["kl"]:
+        if peer and ours["kl"] > 1.2 * peer["kl"] + ROUNDING:
             told.append(f"{quant} KL {ours['kl']:.5f} where llama.cpp has {peer['kl']:.5f}")
     return told
 
@@ -103,11 +105,11 @@ def page(found: Mapping[str, Any]) -> str:
 
 def _row(name: str, found: Mapping[str, Any]) -> list[str]:
     apart = " / ".join(f"{d:.1e}" for d in found["transformers"])
-    cells = [name, f"`{FAMILIES[name].arch}`", ", ".join(features(name)), apart]
+    cells = [name, f"`{FAMILIES[name].arch}`", ", ".join(features(name)) or "-", apart]
     for quant in QUANTS:
         both = [found[quant].get(who) for who in ("ours", "peer")]
         cells.append(" / ".join(f"{100 * one['top1']:.1f} %" if one else "-" for one in both))
-        cells.append(" / ".join(f"{one['kl']:.3g}" if one else "-" for one in both))
+        cells.append(" / ".join(f"{max(one['kl'], 0):.3g}" if one else "-" for one in both))
     return cells
 
 
