@@ -97,7 +97,7 @@ def _weights(services: Services) -> Iterable[Live]:
     if (floor := plan.get("cycle_floor_bytes")) is not None:
         in_use = (info.get("experts") or {}).get("used_bytes", info.get("expert_cache_bytes", 0))
         yield Live("colibri_expert_cache_bytes", "Memory of the cache of experts that is in use now", {(): in_use})
-        yield Live("colibri_expert_cache_cycle_floor_bytes", "What one token uses: a cache of less never hits",
+        yield Live("colibri_expert_cache_cycle_floor_bytes", "What one token uses of experts",
                    {(): floor})  # fmt: skip
     if sums := spent(services):
         kinds = {"dense": sums["read_bytes"] - sums["expert_bytes"], "expert": sums["expert_bytes"]}

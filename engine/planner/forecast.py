@@ -76,17 +76,18 @@ def read_share(facts: ModelFacts) -> float:
 def routed(facts: ModelFacts, n_seqs: int, expert_cache: int = 0, heat: Heat | None = None) -> int:
     """Bytes of the different experts that a step of so many sequences uses and that a cache of so many bytes has not.
 
-    Below one token's experts it has none. Of experts used evenly it has its share, else the hottest, also in the slots
-    that are there without a cache: one that forgets what is used least of late comes to that.
+    Of experts used evenly it has its share, or none where it is less than one token uses: before one comes again it has
+    gone. Else it has the hottest, also in the slots that are there without a cache: one that forgets what is used least
+    of late comes to that.
     """
     experts = facts.experts
     if experts is None:
         return 0
-    cached = expert_cache if expert_cache >= experts.cycle_bytes else 0
     if heat is None:
+        cached = expert_cache if expert_cache >= experts.cycle_bytes else 0
         used = 1 - (1 - experts.n_used / experts.n) ** n_seqs
         return round(experts.n_bytes * used * (1 - min(1.0, cached / experts.n_bytes)))
     each = experts.n_bytes / (experts.n * experts.n_layers)
-    n_cached = int((cached + least_slots(experts)) / each) if cached else 0
+    n_cached = int((expert_cache + least_slots(experts)) / each) if expert_cache else 0
     by_use = sorted((chance for row in chances(heat, experts.n_used) for chance in row), reverse=True)
     return round(each * sum(1 - (1 - chance) ** n_seqs for chance in by_use[n_cached:]))

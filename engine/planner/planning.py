@@ -157,14 +157,17 @@ class _Planner:
         self._add("ring_bytes", found.ring, "read ahead through it, over all layers", "policy")
         if experts := self.facts.experts:
             what = f"one token uses {experts.n_used} of {experts.n} experts in {experts.n_layers} layers"
-            self._add("cycle_floor_bytes", experts.cycle_bytes, f"{what}; a cache of less never hits", "derived")
+            floor = f"{what}; used alike, a cache of less never hits"
+            self._add("cycle_floor_bytes", experts.cycle_bytes, floor, "derived")
             source = "policy" if self.request.expert_cache is None else "operator"
-            why = "less than one token's experts was left: none" if found.is_cycle_cut else "what is left of the budget"
+            why = "what is left of the budget"
+            why += ", less than one token uses" if found.expert_cache < experts.cycle_bytes else ""
             self._add("expert_cache_bytes", found.expert_cache, "asked for" if source == "operator" else why, source)
             if 0 < found.expert_cache < experts.cycle_bytes:
                 self.warnings.append(
-                    f"an expert cache of {in_words(found.expert_cache)} can never hit, since one token uses"
-                    f" {in_words(experts.cycle_bytes)}; give it that or 0"
+                    f"an expert cache of {in_words(found.expert_cache)} can never hit where experts are used alike,"
+                    f" since one token uses {in_words(experts.cycle_bytes)}; give it that, else it keeps only those"
+                    " that are used far more than others"
                 )
         what = f"of {in_words(self.facts.dense_bytes)} that every token multiplies with, what is not pinned"
         self._add("stream_bytes_per_token", found.stream_per_token, what, "derived")

@@ -15,13 +15,12 @@ RING_BYTES, LEAST_RING_BYTES = 32 << 20, 16 << 20
 
 
 class Residency(NamedTuple):
-    """Bytes; see Plan. `is_cycle_cut`: there was room for experts, but less than one token's, so none was given."""
+    """Bytes; see Plan."""
 
     pinned: int
     ring: int
     expert_cache: int
     stream_per_token: int
-    is_cycle_cut: bool = False
 
 
 def residency(facts: ModelFacts, room: int, expert_cache: int | None = None) -> Residency:
@@ -43,9 +42,7 @@ def residency(facts: ModelFacts, room: int, expert_cache: int | None = None) -> 
         pinned = min(dense, max(0, left - expert_cache))
         return Residency(pinned, ring + slots, expert_cache, dense - pinned)
     pinned = min(dense, left)
-    cache = min(left - pinned, experts.n_bytes)
-    is_cut = 0 < cache < experts.cycle_bytes
-    return Residency(pinned, ring + slots, 0 if is_cut else cache, dense - pinned, is_cut)
+    return Residency(pinned, ring + slots, min(left - pinned, experts.n_bytes), dense - pinned)
 
 
 def _ring(dense: int, room: int) -> int:

@@ -103,10 +103,10 @@ def test_of_experts_what_a_token_needs_decides(tiny: ModelFacts) -> None:
     assert made.fit == "streams" and made.disk_bytes_per_token == round(EXPERTS.cycle_bytes * (1 - hits))
     assert made.ram_bytes_per_token == 300 * MIB + EXPERTS.cycle_bytes
     cut = planned(facts, GIB)
-    assert cut.expert_cache_bytes == 0 and cut.disk_bytes_per_token == EXPERTS.cycle_bytes
+    assert 0 < cut.expert_cache_bytes < EXPERTS.cycle_bytes == cut.disk_bytes_per_token
     assert cut.cycle_floor_bytes == EXPERTS.cycle_bytes
     row = next(row for row in cut.rows if row.name == "expert_cache_bytes")
-    assert "less than one token's experts" in row.reason
+    assert "less than one token uses" in row.reason
 
 
 def test_a_cache_of_experts_hits_by_its_share_and_below_the_cycle_never(tiny: ModelFacts) -> None:
@@ -133,7 +133,8 @@ def test_what_earlier_runs_used_decides_what_a_cache_hits(tiny: ModelFacts) -> N
         missed = (drawn & ~held).sum() / 500 * size
         assert routed(facts, n_seqs, cached, heat) == pytest.approx(missed, rel=0.02)
     assert routed(facts, 1, cached, heat) < routed(facts, 1, cached), "alike, a quarter would hit"
-    assert routed(facts, 1, EXPERTS.cycle_bytes - 1, heat) == pytest.approx(EXPERTS.cycle_bytes)
+    assert 0.5 < routed(facts, 1, EXPERTS.cycle_bytes // 2, heat) / EXPERTS.cycle_bytes < 0.95, "the hottest stay"
+    assert routed(facts, 1, 0, heat) == pytest.approx(EXPERTS.cycle_bytes)
     told = planned(sized(facts, 300, 4.86), 2 * GIB, heat=heat)
     assert told.disk_bytes_per_token < planned(sized(facts, 300, 4.86), 2 * GIB).disk_bytes_per_token
     row = next(row for row in told.rows if row.name == "disk_bytes_per_token")

@@ -86,7 +86,7 @@ def test_experts_come_after_what_every_token_reads(sparse: ModelFacts) -> None:
     slots, dense_bytes = least_slots(EXPERTS), sparse.dense_bytes
     room = dense_bytes + slots + EXPERTS.cycle_bytes
     assert residency(sparse, room) == Residency(dense_bytes, slots, EXPERTS.cycle_bytes, 0)
-    assert residency(sparse, room - 1) == Residency(dense_bytes, slots, 0, 0, True), "it would never hit"
+    assert residency(sparse, room - 1) == Residency(dense_bytes, slots, EXPERTS.cycle_bytes - 1, 0)
     assert residency(sparse, 100 * GIB).expert_cache == EXPERTS.n_bytes
     short = residency(sparse, dense_bytes)
     assert short.pinned == dense_bytes - slots - RING_BYTES and short.expert_cache == 0
@@ -96,8 +96,12 @@ def test_experts_come_after_what_every_token_reads(sparse: ModelFacts) -> None:
 def test_a_cache_below_one_token_s_experts_is_told_that_it_never_hits(sparse: ModelFacts) -> None:
     made = planned(sparse, 2 * GIB, expert_cache=300 * MIB)
     assert made.expert_cache_bytes == 300 * MIB
-    assert "can never hit" in made.warnings[0] and "485 MiB; give it that or 0" in made.warnings[0]
-    assert not planned(sparse, 2 * GIB, expert_cache=0).warnings and not planned(sparse, 2 * GIB).warnings
+    assert "can never hit" in made.warnings[0] and "485 MiB; give it that, else it keeps only" in made.warnings[0]
+    assert not planned(sparse, 2 * GIB, expert_cache=0).warnings
+    whole = planned(sparse, 8 * GIB)
+    fixed = whole.kv_bytes + whole.engine_bytes + sparse.weights["norms"] + sparse.dense_bytes + least_slots(EXPERTS)
+    left = planned(sparse, fixed + 300 * MIB)
+    assert left.expert_cache_bytes == 300 * MIB and left.warnings == made.warnings, "what is left is not left lying"
     row = next(row for row in planned(sparse, 2 * GIB).rows if row.name == "cycle_floor_bytes")
     assert row.value == 64 * 24 * 2_650_000 // 8 and "8 of 64 experts in 24 layers" in row.reason
 
