@@ -16,7 +16,6 @@ from engine.load import EngineOptions, load_engine
 from engine.text import open_text
 from tests.appliance.api.test_serve import Server, serving
 from tests.engine.test_embedding import MACHINE, made
-from tests.tiny import tiny_llama
 
 TEXTS = ["The bird sings.", "A river, nine hundred things and the morning", "x"]
 
@@ -105,11 +104,3 @@ def test_other_models_and_other_people_are_refused(server: Server) -> None:
         server.client().embeddings.create(model="somebody", input="a")
     with pytest.raises(openai.AuthenticationError):
         server.client(api_key="nobody").embeddings.create(model="embedder", input="a")
-
-
-def test_a_model_for_answers_says_that_it_makes_none_and_goes_on(tmp_path: Path) -> None:
-    with serving(tmp_path, tiny_llama(tmp_path / "m.gguf"), "--alias", "writer") as running:
-        client = running.client()
-        with pytest.raises(openai.BadRequestError, match="makes no embeddings: its file names no way of pooling"):
-            client.embeddings.create(model="writer", input="a")
-        assert client.completions.create(model="writer", prompt="The", max_tokens=2).usage is not None

@@ -77,6 +77,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
+def test_a_model_for_answers_says_that_it_makes_no_vectors(server: Server) -> None:
+    with pytest.raises(openai.BadRequestError, match="makes no embeddings: its file names no way of pooling"):
+        server.client().embeddings.create(model="tiny", input="a")
+
+
 def test_the_official_client_chats_plain_and_streamed(server: Server) -> None:
     client = server.client()
     assert [model.id for model in client.models.list()] == ["tiny"]
