@@ -37,6 +37,7 @@ from engine.weights.experts import ExpertCache
 from engine.weights.stream import Stream
 from engine.weights.watch import Watch
 
+BESIDE = 64  # rows of prompts in a step that makes tokens, too
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
 
 
@@ -158,7 +159,8 @@ class Engine:
 
     def _step(self, sequences: Several[Sequence]) -> list[StepOut]:
         began = time.perf_counter()
-        parts = share(sequences, self._budget, self._rows.max_out)
+        # A stream's pass takes the disk's time whatever it computes: few passes are better for everybody.
+        parts = share(sequences, self._budget, self._rows.max_out, None if self._m.stream else BESIDE)
         self._rows.clear()
         asked = [self._ask(part) for part in parts]
         if not self._run(parts, asked):

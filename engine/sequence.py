@@ -108,11 +108,12 @@ class Part:
     wanted: int
 
 
-def share(sequences: Several[Sequence], rows: int, outs: int) -> list[Part]:
+def share(sequences: Several[Sequence], rows: int, outs: int, beside: int | None = None) -> list[Part]:
     """At most `rows` rows and `outs` rows of logits for a step, in order of the table.
 
     Every sequence that makes tokens gets its row, those that waited longest first; then guesses; the prompts share what
-    is left in the order given. One row is kept for a prompt that waits, so that none is starved by answers.
+    is left in the order given, at most `beside` rows while others make tokens, which wait for each step. One row is
+    kept for a prompt that waits, so that none is starved by answers.
     """
     making = sorted((s for s in sequences if s.phase == "decode"), key=lambda s: s.turn)
     reading = [s for s in sequences if s.phase == "prefill"]
@@ -124,6 +125,8 @@ def share(sequences: Several[Sequence], rows: int, outs: int) -> list[Part]:
         n = min(len(s.draft), guesses, s.n_predict - s.n_generated - 1)
         parts.append(Part(s, np.array([s.last, *s.draft[:n]], np.int64), n + 1))
         guesses, left, outs = guesses - n, left - n, outs - n
+    if making and beside is not None:
+        left = min(left, beside)
     for s in reading:
         n = min(left, len(s.prompt) - s.n_read)
         ends = s.n_read + n == len(s.prompt)

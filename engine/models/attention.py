@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from engine.weights.tensor import Matrix, Vector
 
 
+def biased_in(at: Scope) -> str:
+    """Which of q, k, v and o have a bias in the file, where a family has them or not."""
+    names = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output"}
+    return "".join(letter for letter, name in names.items() if at.has(name, "bias"))
+
+
 @dataclass(frozen=True)
 class Attention:
     """One layer's. `inputs`, which multiply with the layer's input, are q, k and v or one matrix that is all three.

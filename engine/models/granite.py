@@ -14,7 +14,7 @@ x / r: nothing that joins it is multiplied then, and a norm does not see it if i
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.models.attention import Attention
+from engine.models.attention import Attention, biased_in
 from engine.models.claims import Scope
 from engine.models.decoder import Decoder
 from engine.models.ffn import Gated, feed_forward
@@ -63,7 +63,7 @@ def _experts(keys: Keys) -> dict[str, object]:
 class Layer:
     def __init__(self, at: Scope, s: DecoderShape) -> None:
         self.attn_norm = at.vector("attn_norm", s.n_embd)
-        self.attention = Attention.claim(at, s, biased="qkvo" if at.has("attn_q", "bias") else "")
+        self.attention = Attention.claim(at, s, biased=biased_in(at))
         self.ffn_norm = at.vector("ffn_norm", s.n_embd)
         self.ffn = feed_forward(at, s)
         self.shared = Gated.claim(at, s.n_embd, s.n_ff_shared, "_shexp") if s.n_ff_shared else None

@@ -12,7 +12,7 @@ window in all layers. Not here: experts that all rows go through.
 
 from typing import TYPE_CHECKING
 
-from engine.models.attention import Attention
+from engine.models.attention import Attention, biased_in
 from engine.models.claims import Scope
 from engine.models.decoder import Decoder
 from engine.models.ffn import feed_forward
@@ -34,7 +34,7 @@ def read(keys: Keys) -> DecoderShape:
 class Layer:
     def __init__(self, at: Scope, s: DecoderShape) -> None:
         self.attn_norm = at.vector("attn_norm", s.n_embd)
-        self.attention = Attention.claim(at, s, biased="qkvo" if at.has("attn_q", "bias") else "")
+        self.attention = Attention.claim(at, s, biased=biased_in(at))
         self.ffn_norm = at.vector("ffn_norm", s.n_embd)
         self.ffn = feed_forward(at, s)
 

@@ -148,9 +148,9 @@ def test_prompts_that_cannot_be_answered(loaded):
 
 
 def test_a_tensor_nobody_claims_is_named(tmp_path):
-    bias = ("blk.0.attn_q.bias", (128,), "F32", quantise(np.zeros(128, np.float32), "F32"))
-    path = tiny_llama(tmp_path / "extra.gguf", extra=[bias])
-    with pytest.raises(UnsupportedModel, match=r"blk\.0\.attn_q\.bias"):
+    scale = ("blk.0.attn_q.scale", (128,), "F32", quantise(np.zeros(128, np.float32), "F32"))
+    path = tiny_llama(tmp_path / "extra.gguf", extra=[scale])
+    with pytest.raises(UnsupportedModel, match=r"blk\.0\.attn_q\.scale"):
         engine(path)
 
 

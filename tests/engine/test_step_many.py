@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine.cache.kv import KvFull
-from engine.generate import Engine, NotFinite
+from engine.generate import BESIDE, Engine, NotFinite
 from engine.load import EngineOptions, load_engine
 from engine.planner import Machine
 from engine.sampling import Sampling
@@ -104,6 +104,21 @@ def test_a_prompt_is_read_with_the_rows_that_answers_leave(model):
         dones.append((outs[0].phase, outs[0].done, outs[0].total))
     assert dones == [("prefill", d, 40) for d in (5, 10, 15, 20, 25, 30, 35, 40)]
     assert outs[0].token is not None and e.step(reading).finish == "length"
+    e.shutdown()
+
+
+def test_a_long_prompt_leaves_room_for_the_answers_beside_it(model):
+    """Alone it is read in chunks of the whole budget."""
+    e = engine(model, ubatch_size=256)
+    making, reading = e.open(PROMPTS[0], GREEDY, 40), e.open(PROMPTS[7], GREEDY, 2)
+    e.step(making)
+    while reading.phase == "prefill":
+        before = reading.n_read
+        outs = e.step_many([making, reading])
+        assert outs[0].token is not None and reading.n_read - before <= BESIDE
+    e.close(reading)
+    other = e.open(PROMPTS[7], GREEDY, 2)
+    assert e.step(other).done == 256
     e.shutdown()
 
 
