@@ -13,6 +13,9 @@ from engine.relayout.copy import write_copy
 from engine.relayout.order import expert_layers
 from engine.sampling import Sampling
 from engine.weights.heat import even_heat
+from tests.families.family import N_VOCAB
+from tests.families.mixtures import MIXTURES
+from tests.families.stored import write
 from tests.tiny_moe import mixed_experts, tiny_qwen3moe
 
 MACHINE = Machine(
@@ -64,3 +67,22 @@ def test_an_expert_that_is_one_stretch_is_one_read(tmp_path: Path, make, n_bytes
     (n_came, missed, came), (n_laid, missed_too, laid) = reads
     assert len(seen) == 2 and missed == missed_too > 100
     assert (n_came, n_laid) == (3 * missed, missed) and laid <= came
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_a_copy_of_every_family_of_mixtures_streams_the_same_bits(tmp_path: Path, name: str) -> None:
+    write(name, tmp_path / "moe.gguf", "Q8_0")
+    source = read_gguf(tmp_path / "moe.gguf")
+    layers = expert_layers(source)
+    write_copy(source, even_heat(len(layers), layers[0].n_experts), tmp_path / "copy.gguf", lambda *told: None)
+    seen = set()
+    for file, mode in (("moe.gguf", "mmap"), ("copy.gguf", "stream")):
+        options = EngineOptions(
+            512, 2, 2, ubatch_size=16, load_mode=mode, spec_type="none", pinned_bytes=1 << 30, expert_bytes=1 << 16
+        )
+        e = load_engine(tmp_path / file, options, MACHINE)
+        seen.add(np.concatenate(list(e.logit_rows([i % N_VOCAB for i in PROMPT]))).tobytes())
+        spent = e.spent()
+        assert spent.n_reads == spent.expert_misses and bool(spent.n_reads) == (mode == "stream")
+        e.shutdown()
+    assert len(seen) == 1
