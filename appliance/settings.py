@@ -98,6 +98,9 @@ class Settings(BaseModel):
     cache_mb: AutoOrNone = knob(
         None, "MiB of memory for the experts of a mixture that streams, 0 for none, or auto", "engine",
         "engine.planner", "what dense weights leave of the memory", ge=0, le=1 << 24)
+    cache_prompt: bool = knob(
+        True, "keep the cache of a text that ended for the next one that begins the same", "engine", "engine.load",
+        "it takes no memory of its own")
     parallel: int = knob(
         1, "sequences computed at once; others wait in the queue", "engine", "engine.load",
         "one generation at a time", short=("-np",), ge=1, le=64)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.kv import KvCache, KvSequence
+from engine.cache.prefix import Prefixes, common
 from engine.embedding import Embedder
 from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter
 from engine.info import EngineInfo
@@ -30,7 +31,7 @@ from engine.kernels.timing import OpTime
 from engine.meter import PassTimes
 from engine.rows import RowTable
 from engine.sampling import SamplerSlot, Sampling
-from engine.sequence import Part, Sequence, StepOut, share
+from engine.sequence import Part, Sequence, StepOut, ready, share, texts
 from engine.speculate import Speculator
 from engine.spent import Spent, Tally
 from engine.weights.experts import ExpertCache
@@ -55,7 +56,7 @@ class Machinery:
     """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
     point into; `embedder` makes vectors; `speculate` makes what guesses the next tokens of a text, from its ids and its
     sampling with the seed in use (None: nobody guesses); `stream` reads the weights that are not in memory, `watch`
-    looks after a mapped file."""
+    looks after a mapped file; `prefixes` keeps texts that have ended for those that begin the same."""
 
     team: Team
     program: Recorded
@@ -69,6 +70,7 @@ class Machinery:
     speculate: Callable[[list[int], Sampling, PassTimes], Speculator] | None = None
     stream: Stream | None = None
     watch: Watch | None = None
+    prefixes: Prefixes | None = None
 
 
 class Engine:
@@ -83,6 +85,7 @@ class Engine:
         self._turn = 0
         self._times = PassTimes()
         self._tally = Tally()
+        self._running: list[Sequence] = []  # in the order of opening
 
     # --- sequences ---
 
@@ -92,7 +95,8 @@ class Engine:
     ) -> Sequence:  # fmt: skip
         """A sequence that will continue `ids` by up to n_predict tokens; n_logprobs > 0 reports so many rivals of each.
 
-        What `like` has read of a prompt that begins the same is not read again: their pages are shared.
+        What `like` has read of a prompt that begins the same is not read again: their pages are shared. Where prefixes
+        are kept, that holds for every text, running or ended.
         Raises ContextLengthExceeded when the prompt leaves no room for one token, InvalidParameter for bad ids, KvFull
         when n_parallel sequences are open.
         """
@@ -108,13 +112,19 @@ class Engine:
         sampler = SamplerSlot(sampling, self.info.n_vocab, ids, n_logprobs or -1)
         if not self._m.kv.sequences:
             self._words[step.CANCEL // 8] = 0  # meant for a sequence that is gone
-        kv = self._m.kv.open() if like is None else like.kv.fork()
         if like is not None:
-            kv.truncate(kv.reusable(_common(prompt[:-1], like.prompt[: kv.length])))
+            kv = like.kv.fork()
+            kv.truncate(kv.reusable(common(prompt[:-1], like.prompt[: kv.length])))
+        elif self._m.prefixes is not None:
+            kv = self._m.prefixes.open(prompt[:-1], texts(self._running))
+        else:
+            kv = self._m.kv.open()
         room = self.info.n_ctx - len(prompt)
         seq = Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
         if self._m.speculate is not None:
             seq.speculator = self._m.speculate(prompt.tolist(), replace(sampling, seed=seq.seed), self._times)
+        if self._m.prefixes is not None:
+            self._running.append(seq)
         return seq
 
     def again(self, seq: Sequence, ids: Several[int], sampling: Sampling, n_predict: int, keep: int) -> Sequence:
@@ -127,8 +137,13 @@ class Engine:
         return Sequence(prompt, seq.kv, sampler, min(n_predict, room), seq.eog_ids, sampler.seed, seq.kv.length)
 
     def close(self, seq: Sequence) -> None:
-        """Give the sequence's pages back; closing twice does nothing."""
-        seq.kv.close()
+        """Give the sequence's pages back, or keep them as a prefix of others; closing twice does nothing."""
+        if seq in self._running:
+            self._running.remove(seq)
+        if self._m.prefixes is not None and seq.is_sound and seq.kv in self._m.kv.sequences:
+            self._m.prefixes.keep(seq.kv, seq.ids)
+        else:
+            seq.kv.close()
         if seq.speculator is not None:
             seq.speculator.close()
         if self._m.stream:
@@ -152,6 +167,8 @@ class Engine:
             return self._step(sequences)
         except NotFinite as broken:
             if broken.sequences or not any(s.draft for s in sequences):
+                for s in broken.sequences or sequences:
+                    s.is_sound = False
                 raise
             for s in sequences:  # rows of guesses alone, which nobody would have computed without them
                 s.draft = []
@@ -159,8 +176,10 @@ class Engine:
 
     def _step(self, sequences: Several[Sequence]) -> list[StepOut]:
         began = time.perf_counter()
+        prefixes = self._m.prefixes
+        going = ready(prefixes, self._running, sequences) if prefixes and len(sequences) > 1 else sequences
         # A stream's pass takes the disk's time whatever it computes: few passes are better for everybody.
-        parts = share(sequences, self._budget, self._rows.max_out, None if self._m.stream else BESIDE)
+        parts = share(going, self._budget, self._rows.max_out, None if self._m.stream else BESIDE)
         self._rows.clear()
         asked = [self._ask(part) for part in parts]
         if not self._run(parts, asked):
@@ -368,13 +387,6 @@ class Engine:
         if self._m.stream:
             self._m.stream.close()
         self._m.close()
-
-
-def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
-    """How many first ids are the same."""
-    n = min(len(a), len(b))
-    differ = np.flatnonzero(a[:n] != b[:n])
-    return int(differ[0]) if len(differ) else n
 
 
 def _likeliest(logits: NDArray[np.float32], top: int) -> list[tuple[int, float]]:

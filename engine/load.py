@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from engine.cache.kv import KvCache
+from engine.cache.prefix import Prefixes
 from engine.census import Home, census
 from engine.draft import DraftModel, check_vocabularies
 from engine.embedding import Embedder, pooling_of
@@ -78,6 +79,7 @@ class EngineOptions:
     expert_bytes: int | None = None
     spec_draft_model: str | None = None
     spec_draft_n_max: int = MOST_GUESSES
+    cache_prompt: bool = False
 
 
 def _silent(stage: str, done: int, total: int, note: str) -> None:
@@ -128,7 +130,8 @@ def _heat(gguf: GgufFile, shape: DecoderShape, options: EngineOptions) -> Heat |
 def _load_small(options: EngineOptions, n_ctx: int, machine: Machine, on_progress: Progress) -> Engine:
     """The draft model, whole in memory; the planning of the large one has left it room."""
     own = replace(
-        options, n_ctx=n_ctx, type_k="f16", type_v="f16", load_mode="resident", spec_type="none", spec_draft_model=None
+        options, n_ctx=n_ctx, type_k="f16", type_v="f16", load_mode="resident", spec_type="none", spec_draft_model=None,
+        cache_prompt=False,
     )
 
     def without_ready(stage: str, done: int, total: int, note: str) -> None:
@@ -192,6 +195,7 @@ def _build(
         keep=(parts, arena, model, small), close=close, stream=stream,
         speculate=_speculate(options, spec_type, small, shape.n_vocab),
         watch=store.watch if chosen.load_mode in ("mmap", "mlock") else None,
+        prefixes=Prefixes(kv) if options.cache_prompt else None,
     )  # fmt: skip
     homes = census(store, chosen.load_mode)
     info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes), stream, homes)

@@ -4,6 +4,7 @@ A sequence reads its prompt in chunks, then makes tokens. With guesses in `draft
 too, and every guess that the sampler would have chosen anyway is a token made: same ids, same bits, fewer passes.
 """
 
+from collections.abc import Iterable
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.kv import KvSequence
+from engine.cache.prefix import Prefixes, Text, common
 from engine.sampling import Choice, SamplerSlot
 from engine.speculate import Speculator
 
 Phase = Literal["prefill", "decode"]
 Finish = Literal["stop", "length"]
+WORTH = 64  # prompt tokens that a sequence waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,13 @@ class Sequence:
     n_logits: int = 0
     turn: int = 0  # rises with every time that a sequence has rows: the least has waited longest
     speculator: Speculator | None = None
+    made: list[int] = field(default_factory=list)
+    is_sound: bool = True  # its logits were numbers
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Prompt and answer."""
+        return np.concatenate([self.prompt, np.array(self.made, np.int64)])
 
     @property
     def n_read(self) -> int:
@@ -89,6 +99,7 @@ class Sequence:
     def take(self, choice: Choice, phase: Phase) -> StepOut:
         """The next token was chosen."""
         self.last = choice.token
+        self.made.append(choice.token)
         self.sampler.accept(choice.token)
         self.n_generated += 1
         if choice.token in self.eog_ids:
@@ -136,3 +147,25 @@ def share(sequences: Several[Sequence], rows: int, outs: int, beside: int | None
             parts.append(Part(s, s.prompt[s.n_read : s.n_read + n], int(ends)))
             left, outs = left - n, outs - int(ends)
     return parts
+
+
+def texts(sequences: Iterable[Sequence]) -> list[Text]:
+    return [Text(s.ids, s.kv) for s in sequences]
+
+
+def ready(prefixes: Prefixes, running: Several[Sequence], sequences: Several[Sequence]) -> list[Sequence]:
+    """Those of `sequences` that may read or make tokens now; `running` are all there are, the oldest first.
+
+    Who has read nothing of its own yet takes over what older ones have of its prompt by now, and waits while an older
+    one is still reading a good deal of it: of eight requests with one instruction the first reads it for all.
+    """
+    going: list[Sequence] = []
+    for s in sorted(sequences, key=running.index):
+        if s.phase == "prefill" and s.kv.length == s.n_cached:
+            if prefixes.extend(s.kv, s.prompt[:-1], texts(going)):
+                s.n_cached = s.kv.length
+            coming = [common(s.prompt[:-1], r.prompt) for r in going if r.phase == "prefill"]
+            if max(coming, default=0) >= s.kv.length + WORTH:
+                continue
+        going.append(s)
+    return [s for s in sequences if s in going]

@@ -110,6 +110,7 @@ def prepare(
     for warning in planned.warnings:
         log.warning("%s", warning)
     options |= {"n_ctx": planned.n_ctx, "load_mode": planned.load_mode, "is_served": True}
+    options["cache_prompt"] = settings.cache_prompt
     text = open_text(gguf)
     if said := choose(text, settings, name):
         log.info("%s", said)

@@ -12,7 +12,7 @@ A page may belong to several sequences. Whoever writes into a shared page copies
 it goes its own way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,8 @@ class KvCache:
             count = n_seqs * n // PAGE if n_pages is None else n_pages
             self.pools.append(PagePool(count, kept.count(n) * self.layer_bytes, window))
         self.sequences: list[KvSequence] = []
+        self.spare: Callable[[], bool] = lambda: False
+        """Gives back pages that are kept for nobody in particular (prefix.py); False when there are none."""
 
     def place(self, layer: int) -> tuple[int, int]:
         """Of a layer: bytes from the start of a page table to its pool's part, bytes from the start of a page to it."""
@@ -177,21 +179,27 @@ class KvSequence:
             )
         assert len(self.strands) == 1 or n <= self.cache.rows, (n, self.cache.rows)
         tiles = -(-end // PAGE)
-        shared: list[list[int]] = []
         for strand in self.strands:
             strand.let_go(self.length)
-            shared.append(strand.shared(self.length) if n else [])
-            wanted = len(shared[-1]) + max(0, tiles - strand.end)
-            if wanted > strand.pool.n_free:
+        while (lacking := self._lacking(n, tiles)) is not None:
+            if not self.cache.spare():
                 raise KvFull(
-                    f"{wanted} more pages of 256 positions are needed and {strand.pool.n_free} are free; "
+                    f"{lacking[0]} more pages of 256 positions are needed and {lacking[1]} are free; "
                     "start with a larger --ctx-size or --parallel"
                 )
-        for strand, some in zip(self.strands, shared, strict=True):
-            for tile in some:
+        for strand in self.strands:
+            for tile in strand.shared(self.length) if n else ():
                 strand.own(tile, has_text=tile * PAGE < self.length)
             while strand.end < tiles:
                 strand.append(strand.pool.take())
+
+    def _lacking(self, n: int, tiles: int) -> tuple[int, int] | None:
+        """Pages that n positions more, up to so many tiles, need of a pool that has too few, and those it has."""
+        for strand in self.strands:
+            wanted = len(strand.shared(self.length) if n else ()) + max(0, tiles - strand.end)
+            if wanted > strand.pool.n_free:
+                return wanted, strand.pool.n_free
+        return None
 
     def advance(self, n: int) -> None:
         """Positions that a step has written and that now count."""
@@ -214,16 +222,25 @@ class KvSequence:
     def fork(self) -> "KvSequence":
         """Another sequence with the same positions; pages are shared until one of the two writes into them."""
         other = self.cache.open()
-        other.length = self.length
-        for mine, its in zip(self.strands, other.strands, strict=True):
-            its.first = mine.first
-            for tile in range(mine.first, -(-self.length // PAGE)):
-                mine.pool.hold(mine.of(tile))
-                its.append(mine.of(tile))
+        other.follow(self)
         return other
+
+    def follow(self, other: "KvSequence") -> None:
+        """Forget everything and hold what `other` holds, in the same pages."""
+        self.truncate(0)
+        self.length = other.length
+        for mine, its in zip(self.strands, other.strands, strict=True):
+            mine.first = its.first
+            for tile in range(its.first, -(-other.length // PAGE)):
+                mine.pool.hold(its.of(tile))
+                mine.append(its.of(tile))
+
+    def leave(self) -> None:
+        """Be none of the cache's sequences any more, and keep the pages."""
+        self.cache.sequences.remove(self)
 
     def close(self) -> None:
         """Give every page back; closing twice does nothing."""
         if self in self.cache.sequences:
-            self.cache.sequences.remove(self)
+            self.leave()
             self.truncate(0)
