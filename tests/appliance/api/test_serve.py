@@ -95,8 +95,23 @@ def test_the_official_client_chats_plain_and_streamed(server: Server) -> None:
     assert plain.usage.completion_tokens <= 12
     chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == text
-    assert chunks[-1].usage == plain.usage
+    assert chunks[-1].usage == again.usage  # the first one read the prompt, which the others did not
     assert chunks[-2].choices[0].finish_reason == plain.choices[0].finish_reason
+    client.close()
+
+
+def test_the_second_turn_of_a_chat_shows_what_was_not_read_again(server: Server) -> None:
+    client = server.client()
+    talk: Any = [{"role": "user", "content": "What does the small bird know? " * 9}]
+    asked: Any = {"model": "tiny", "max_tokens": 12, "temperature": 0}
+    first = client.chat.completions.create(**asked, messages=talk)
+    assert first.usage is not None and first.usage.prompt_tokens_details is not None
+    assert (first.usage.prompt_tokens_details.cached_tokens or 0) < 20  # the template's first words
+    talk += [{"role": "assistant", "content": first.choices[0].message.content}, {"role": "user", "content": "And?"}]
+    second = client.chat.completions.create(**asked, messages=talk)
+    assert second.usage is not None and second.usage.prompt_tokens_details is not None
+    cached = second.usage.prompt_tokens_details.cached_tokens
+    assert cached is not None and first.usage.prompt_tokens - 8 < cached < second.usage.prompt_tokens
     client.close()
 
 
