@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from appliance.chat_template import required
 from appliance.request import GenerateRequest, Lane
 from appliance.shield import shielded
-from appliance.speech.speech import PLAIN, Speech
+from appliance.speech.speech import PLAIN, Speech, thought_of
 from appliance.speech.toolset import ToolSet, listen, shown_ids
 from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.sampling import Sampling
@@ -105,14 +105,20 @@ class Admission:
 
     async def chat(
         self, messages: list[dict[str, Any]], *, extra: dict[str, Any] | None = None, toolset: ToolSet | None = None,
-        splits: bool = True,
+        splits: bool = True, is_bound: bool = False,
     ) -> "Prompt":  # fmt: skip
-        """A conversation, with exactly one begin token when the template or the file asks for one."""
+        """A conversation, with exactly one begin token when the template or the file asks for one. An answer that
+        `is_bound` by a grammar begins at once: a thought that the template opens is closed, nothing is told apart."""
         tools = [dict(tool) for tool in toolset.tools] if toolset else None
         loop = asyncio.get_running_loop()
         messages, mark = await loop.run_in_executor(self.threads, shielded, self.text, messages)
         rendered = await self.render(messages, tools=tools, extra=extra)
-        text, speech = listen(required(self.text, bool(toolset)), rendered, toolset, splits)
+        template = required(self.text, bool(toolset))
+        if is_bound:
+            opened, closed = thought_of(template)
+            if rendered.rstrip().endswith(opened):
+                rendered = f"{rendered.rstrip()}\n{closed}\n\n"
+        text, speech = listen(template, rendered, toolset, splits and not is_bound)
         return Prompt(await self.encode(text, add_special=True, parse_special=True, mark=mark), speech)
 
     async def prompt_ids(self, prompt: str | Sequence[int]) -> list[int]:

@@ -150,6 +150,8 @@ class Session:
             self._tell_prefill(out.done, force=out.done == out.total)
         if out.token is None:
             return None if out.finish is None else self._end(out.finish)
+        if (failure := getattr(self.sequence, "failure", None)) is not None:
+            raise failure
         self.phase = "decode"
         for one in (out, *out.more):
             self._clock.token()

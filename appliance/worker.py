@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass, replace
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -53,6 +54,7 @@ def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab
     from appliance.machine.disk import disk_kind
     from appliance.machine.host import read_machine
     from appliance.swaps.model_facts import identity
+    from engine.constrain import Grammars
     from engine.gguf.reader import read_gguf
     from engine.load import EngineOptions, load_engine
     from engine.text import open_text
@@ -66,7 +68,9 @@ def load(spec: dict[str, Any], on_progress: Progress) -> tuple[EngineLike, Vocab
     # How fast its disk is decides nothing here, but a slow kind of disk is worth a warning.
     machine = replace(read_machine(beside=(os.getppid(),)), disk_kind=disk_kind(gguf.path))
     engine = load_engine(spec["model"], EngineOptions(**spec["options"]), machine, on_progress=on_progress)
-    return engine, open_text(gguf).vocab
+    text = open_text(gguf)
+    engine.grammars = Grammars(text.vocab, partial(text.encode, add_special=False, parse_special=False))
+    return engine, text.vocab
 
 
 class EngineThread(threading.Thread):

@@ -30,7 +30,7 @@ from engine.kernels.team import Team
 from engine.kernels.timing import OpTime
 from engine.meter import PassTimes
 from engine.rows import RowTable
-from engine.sampling import SamplerSlot, Sampling
+from engine.sampling import Binds, SamplerSlot, Sampling
 from engine.sequence import Part, Sequence, StepOut, ready, share, texts
 from engine.speculate import Speculator
 from engine.spent import Spent, Tally
@@ -86,6 +86,7 @@ class Engine:
         self._times = PassTimes()
         self._tally = Tally()
         self._running: list[Sequence] = []  # in the order of opening
+        self.grammars: Binds | None = None  # set by who has the model's text; without it none can be kept to
 
     # --- sequences ---
 
@@ -109,7 +110,7 @@ class Engine:
             )  # fmt: skip
         if n_predict < 1:
             raise InvalidParameter(f"n_predict is {n_predict}; at least 1 token can be asked for", param="n_predict")
-        sampler = SamplerSlot(sampling, self.info.n_vocab, ids, n_logprobs or -1)
+        sampler = SamplerSlot(sampling, self.info.n_vocab, ids, n_logprobs or -1, self.grammars)
         if not self._m.kv.sequences:
             self._words[step.CANCEL // 8] = 0  # meant for a sequence that is gone
         if like is not None:
@@ -121,7 +122,7 @@ class Engine:
             kv = self._m.kv.open()
         room = self.info.n_ctx - len(prompt)
         seq = Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
-        if self._m.speculate is not None:
+        if self._m.speculate is not None and not sampling.grammar:  # guesses would need masks of their own
             seq.speculator = self._m.speculate(prompt.tolist(), replace(sampling, seed=seq.seed), self._times)
         if self._m.prefixes is not None:
             self._running.append(seq)
@@ -195,7 +196,7 @@ class Engine:
         """The part's rows in the table; the samplers of those whose logits are wanted."""
         seq, n = part.seq, len(part.ids)
         first = self._rows.add(seq.kv, part.ids)
-        samplers = [seq.sampler] if part.wanted else []
+        samplers = [seq.sampler.prepared()] if part.wanted else []
         for row in range(n - part.wanted + 1, n):
             samplers.append(samplers[-1].after(int(part.ids[row])))
         seq.logits_row, seq.n_logits = self._rows.n_out, 0

@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import InvalidParameter
+from engine.errors import EngineFailed, InvalidParameter
 from engine.kernels.regions import address_of
 from engine.kernels.sampler import BIAS, MOST_TOP, PENALTY, RECORD, TOP
 
@@ -43,6 +44,7 @@ class Sampling:
     """Settings of one request; `validate` raises InvalidParameter for the first that is out of range.
 
     repeat_last_n: -1 is the whole context, 0 switches the three penalties off. seed None: one is drawn at the start.
+    grammar: what the answer must fit (engine/constrain.py), "" anything.
     """
 
     temperature: float = 0.8
@@ -56,6 +58,7 @@ class Sampling:
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
+    grammar: str = ""
 
     def validate(self, n_vocab: int | None = None) -> None:
         """Check every value; with n_vocab also the ids of logit_bias."""
@@ -84,6 +87,18 @@ def _check(name: str, value: object, least: float, most: float, whole: bool, par
         )
 
 
+class Bound(Protocol):
+    """What an answer must fit, and how far it does (engine/constrain.py): `address` is of a bit for each token."""
+
+    address: int
+    failure: EngineFailed | None
+
+    def fill(self) -> None: ...
+    def accept(self, token: int) -> None: ...
+    @property
+    def is_complete(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Choice:
     """What a sampler chose. `logprob` and `top` (likeliest first) are of the model's own distribution."""
@@ -93,13 +108,22 @@ class Choice:
     top: list[tuple[int, float]]
 
 
+class Binds(Protocol):
+    """Who reads grammars (engine/constrain.py)."""
+
+    def start(self, grammar: str) -> Bound: ...
+
+
 class SamplerSlot:
     """The sampler of one sequence: its record in memory (`address`) and the window of past tokens.
 
     n_logprobs: -1 none, 0 the chosen token's own, up to 200 the likeliest beside it. Raises InvalidParameter.
     """
 
-    def __init__(self, sampling: Sampling, n_vocab: int, prompt_ids: Sequence[int], n_logprobs: int = -1) -> None:
+    def __init__(
+        self, sampling: Sampling, n_vocab: int, prompt_ids: Sequence[int], n_logprobs: int = -1,
+        grammars: Binds | None = None,
+    ) -> None:  # fmt: skip
         sampling.validate(n_vocab)
         _check("n_logprobs", n_logprobs, -1, MOST_TOP, True)
         self.sampling, self._n_vocab = sampling, n_vocab
@@ -115,6 +139,12 @@ class SamplerSlot:
             r[name] = getattr(sampling, name)
         r["seed"], r["n_top"], r["top"] = self.seed % 2**64, n_logprobs, address_of(self._top)
         r["n_biases"], r["biases"] = len(self._biases), address_of(self._biases)
+        self.rule: Bound | None = None
+        if sampling.grammar:
+            if grammars is None:
+                raise InvalidParameter("this engine has no vocabulary to read a grammar with", param="grammar")
+            self.rule = grammars.start(sampling.grammar)
+            r["mask"] = self.rule.address
         self._window = self._make_window(sampling)
         if self._window is not None:
             n = sampling.repeat_last_n
@@ -126,8 +156,16 @@ class SamplerSlot:
         neutral = s.repeat_penalty == 1.0 and s.presence_penalty == 0.0 and s.frequency_penalty == 0.0
         return None if neutral or s.repeat_last_n == 0 else Window(s.repeat_last_n)
 
+    def prepared(self) -> "SamplerSlot":
+        """This one, before a step that asks it: what may be chosen now is settled."""
+        if self.rule is not None:
+            self.rule.fill()
+        return self
+
     def accept(self, token: int) -> None:
         """`token` was generated: it enters the window."""
+        if self.rule is not None:
+            self.rule.accept(token)
         if self._window is not None:
             self._window.push(token, True)
             self._publish()
@@ -138,6 +176,11 @@ class SamplerSlot:
         other._window = deepcopy(self._window)
         other.accept(token)
         return other
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing may follow what was chosen."""
+        return self.rule is not None and self.rule.is_complete
 
     @property
     def failed(self) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine.cache.kv import KvSequence
 from engine.cache.prefix import Prefixes, Text, common
+from engine.errors import EngineFailed
 from engine.sampling import Choice, SamplerSlot
 from engine.speculate import Speculator
 
@@ -83,6 +84,11 @@ class Sequence:
             self.draft = self.speculator.guess(self.n_predict - self.n_generated - 1, n_making)
 
     @property
+    def failure(self) -> EngineFailed | None:
+        """Why its answer must not be given, although it has ended: its grammar could not be kept to."""
+        return self.sampler.rule.failure if self.sampler.rule else None
+
+    @property
     def n_drafted(self) -> int:
         """Guesses of its speculator that were computed so far."""
         return self.speculator.n_drafted if self.speculator else 0
@@ -102,7 +108,7 @@ class Sequence:
         self.made.append(choice.token)
         self.sampler.accept(choice.token)
         self.n_generated += 1
-        if choice.token in self.eog_ids:
+        if choice.token in self.eog_ids or self.sampler.is_complete:
             self.finish = "stop"
         elif self.n_generated >= self.n_predict:
             self.finish = "length"

@@ -16,6 +16,7 @@ PLACES = {
     "llvmlite": ("engine.kernels", "engine.quants"),
     "numpy": ("engine",),
     "tokenizers": ("engine.tokenizer",),
+    "llguidance": ("engine.constrain",),
     "aiohttp": ("appliance.api", "appliance.upstream", "tui.client"),
     "pydantic": ("appliance", "tui.config"),
     "pydantic_core": ("appliance",),

@@ -24,6 +24,7 @@ from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, Em
 from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
+from appliance.api.structured import grammar_of
 from appliance.api.tools import chosen
 from appliance.request import Done, GenerateRequest, Piece, Prefill
 from engine.errors import ColibriError, ContextLengthExceeded, InvalidParameter, ModelNotFound, TemplateError
@@ -55,13 +56,22 @@ async def chat(request: web.Request) -> web.StreamResponse:
     notes = ["store is accepted and changes nothing here"] if ask.store else []
     # The tools as they were sent: templates write them into the prompt.
     toolset = chosen(body["tools"] if ask.tools else None, ask.tool_choice, ask.parallel_tool_calls)
+    grammar = await _grammar(services, ask)
+    if grammar and toolset:
+        raise InvalidParameter("an answer that must fit something cannot call tools; leave tools out", param="tools")
 
     async def prompts() -> list[Prompt]:
         messages = [message.plain() for message in ask.messages]
         splits = ask.reasoning_format != "none"
-        return [await services.admission.chat(messages, extra=ask.variables(), toolset=toolset, splits=splits)]
+        extra = ask.variables()
+        if grammar:
+            extra.setdefault("enable_thinking", False)
+        made = await services.admission.chat(
+            messages, extra=extra, toolset=toolset, splits=splits, is_bound=bool(grammar)
+        )
+        return [made]
 
-    generation = await begun(request, raw, ask, lambda: _wish(services, ask, n_top), prompts)
+    generation = await begun(request, raw, ask, lambda: _wish(services, ask, n_top, grammar), prompts)
     shape = ChatShape(**_common(generation, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier)
     return await (_stream if ask.stream else _plain)(request, generation, shape)
 
@@ -79,11 +89,12 @@ async def complete(request: web.Request) -> web.StreamResponse:
     async def prompts() -> list[Prompt]:
         return [Prompt(await services.admission.prompt_ids(prompt)) for prompt in given]
 
+    grammar = await _grammar(services, ask)
     check_model = ids_keep_their_model(services, given)
 
     def wished() -> Wish:
         check_model("prompt")
-        return _wish(services, ask, ask.logprobs)
+        return _wish(services, ask, ask.logprobs, grammar)
 
     generation = await begun(request, raw, ask, wished, prompts)
     if ask.echo and not generation.echoes:  # once: a viewer who comes after a swap is told the same
@@ -105,8 +116,15 @@ def ids_keep_their_model(services: Services, given: Sequence[str | list[int]]) -
     return check
 
 
-def _wish(services: Services, ask: Sampled, n_top: int | None) -> Wish:
+async def _grammar(services: Services, ask: Sampled) -> str:
+    """What the answer must fit, compiled once to know that it can be; in a thread, since a schema can be hostile."""
+    return await asyncio.get_running_loop().run_in_executor(services.admission.threads, grammar_of, ask)
+
+
+def _wish(services: Services, ask: Sampled, n_top: int | None, grammar: str) -> Wish:
     sampling: dict[str, Any] = {name: getattr(ask, name) for name in SAMPLING_FIELDS if getattr(ask, name) is not None}
+    if grammar:
+        sampling["grammar"] = grammar
     if ask.seed is not None:
         sampling["seed"] = None if ask.seed == -1 else ask.seed
     if ask.logit_bias:

@@ -40,13 +40,7 @@ UNBUILT: dict[str, tuple[Callable[[Any], bool], str]] = {
     "functions": (_nothing, "functions have been replaced by tools"),
     "tool_choice": (_no_call, "tools are for chats; send the messages to /v1/chat/completions"),
     "function_call": (_no_call, "it has been replaced by tool_choice"),
-    "grammar": (_nothing, "grammars are not supported by this version"),
-    "json_schema": (_nothing, "schemas are not supported by this version"),
-    "structured_outputs": (_nothing, "structured outputs are not supported by this version"),
-    "guided_json": (_nothing, "structured outputs are not supported by this version"),
-    "guided_regex": (_nothing, "structured outputs are not supported by this version"),
-    "guided_choice": (_nothing, "structured outputs are not supported by this version"),
-    "guided_grammar": (_nothing, "structured outputs are not supported by this version"),
+    "grammar": (_nothing, "GBNF is not read; structured_outputs.grammar takes Lark"),
     "mirostat": (_first_mode, "mirostat is not supported by this version"),
     "suffix": (_nothing, "filling in before a suffix is not supported by this version"),
     "audio": (_nothing, "audio is not supported"),
@@ -69,10 +63,6 @@ def parse(model: type[Model], body: dict[str, Any]) -> Model:
     body = {name: value for name, value in body.items() if name in known or name not in HARMLESS | FOLLOWERS}
     if body.get("tool_choice") == "none":
         body.pop("tools", None)
-    form = body.get("response_format")
-    if isinstance(form, dict) and form.get("type") in ("json_object", "json_schema"):
-        text = f"response_format {form['type']} is not supported by this version; only text is"
-        raise UnsupportedParameter(text, param="response_format")
     for name, (asks_nothing, words) in UNBUILT.items():
         if name in body and name not in known:
             if not asks_nothing(body[name]):

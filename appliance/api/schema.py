@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from appliance.api.body import json_name
+from appliance.api.structured import Constrained
 from appliance.api.tools import NamedTool, Tools
 
 MAX_CHOICES = 8
@@ -193,7 +194,7 @@ class StreamOptions(Body):
     include_obfuscation: bool | None = Field(None, description="accepted; nothing is obfuscated")
 
 
-class Sampled(Body):
+class Sampled(Body, Constrained):
     """What both completion routes share."""
 
     model: str | None = Field(None, description="an id of /v1/models; the only model when left out")
@@ -234,11 +235,6 @@ class Sampled(Body):
         return tuple(dict.fromkeys([self.stop] if isinstance(self.stop, str) else self.stop or ()))
 
 
-class ResponseFormat(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
-    type: Literal["text"]
-
-
 ToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag("<string>")] | Annotated[NamedTool, Tag("<object>")],
     _one_of(string="<string>", object="<object>"),
@@ -253,7 +249,6 @@ class ChatRequest(Sampled):
     top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     n_probs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="llama-server's word for top_logprobs")
     chat_template_kwargs: dict[str, Any] | None = None
-    response_format: ResponseFormat | None = None
     tools: Tools | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = Field(None, description="false: at most one call in an answer")

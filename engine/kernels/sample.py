@@ -48,7 +48,7 @@ from engine.kernels.vmath import exp8, lane0
 
 (
     SEED, TOP_K, TEMPERATURE, TOP_P, MIN_P, TYPICAL_P, REPEAT, PRESENCE, FREQUENCY, N_PENALTIES, PENALTIES, N_BIASES,
-    BIASES, N_TOP, TOPS, TOKEN, LOGPROB,
+    BIASES, N_TOP, TOPS, TOKEN, LOGPROB, MASK,
 ) = OFFSET.values()  # fmt: skip
 PENALTY_BYTES, BIAS_BYTES, TOP_BYTES = PENALTY.itemsize, BIAS.itemsize, TOP.itemsize
 _F64 = ir.DoubleType()
@@ -230,6 +230,17 @@ def _penalise(r, x):
 
 
 @inner
+def _forbid(mask, x, n):
+    """The lowest of logits for every token without its bit; penalties came before, so that none multiplies it."""
+    for i in range(0, n, 32):
+        bits = ld_i32(mask + i // 8)
+        if bits != -1:
+            for j in range(i, min(n, i + 32)):
+                if (bits >> (j - i)) & 1 == 0:
+                    st_f32(x + j * 4, LOWEST)
+
+
+@inner
 def _restore(r, x):
     """Undo _penalise, last first."""
     for i in range(ld_i64(r + N_BIASES)):
@@ -256,7 +267,8 @@ def _list_top(r, x, n, blocks, keys, ids, log_sum):
 
 @inner
 def _sample(r, x, n, u, blocks, keys, ids, work):
-    """Fill record r from n logits at x; returns whether they were finite. Logits are as before afterwards."""
+    """Fill record r from n logits at x; returns whether they were finite. Logits are as before afterwards,
+    but for those of forbidden tokens."""
     n8, log_sum = (n + 7) // 8 * 8, 0.0
     for i in range(n, n8):
         st_f32(x + i * 4, LOWEST)
@@ -274,6 +286,9 @@ def _sample(r, x, n, u, blocks, keys, ids, work):
             _restore(r, x)
             st_i64(r + TOKEN, -1)
             return False
+    if ld_i64(r + MASK) != 0:
+        _forbid(ld_i64(r + MASK), x, n)
+        top = scan(x, n8, blocks)
     token = _choose(r, x, n, top, u, blocks, keys, ids, work)
     _restore(r, x)
     st_i64(r + TOKEN, token)

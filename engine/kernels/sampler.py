@@ -2,7 +2,7 @@
 memory (engine/sampling.py). Imports no numba.
 
 One RECORD per sequence, its address in the step block's SAMPLERS. The kernel changes logits in place and restores them,
-hence `saved`.
+hence `saved`; those that a mask forbids stay changed.
 """
 
 import numpy as np
@@ -30,6 +30,7 @@ RECORD = np.dtype(
         ("top", "i8"),  # address of TOP[n_top], filled with the likeliest first
         ("token", "i8"),  # out; -1 when logits are not finite
         ("logprob", "f8"),  # out, of the logits as the model gave them; 0 when n_top is -1
+        ("mask", "i8"),  # address of a bit for each token, u4[n_vocab / 32 rounded up]: 1 may be chosen; 0: all may
     ]
 )
 PENALTY = np.dtype([("token", "i4"), ("generated", "i4"), ("total", "i4"), ("saved", "f4")])

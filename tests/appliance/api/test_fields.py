@@ -41,13 +41,7 @@ def test_every_harmless_field_is_taken_and_none_of_them_is_a_field_of_ours() -> 
     ("name", "value"),
     [
         ("functions", [{"name": "f"}]),
-        ("response_format", {"type": "json_object"}),
-        ("response_format", {"type": "json_schema", "json_schema": {}}),
         ("grammar", "root ::= x"),
-        ("json_schema", {"type": "object"}),
-        ("structured_outputs", {"choice": ["a"]}),
-        ("guided_json", {"type": "object"}),
-        ("guided_regex", "a+"),
         ("mirostat", 2),
         ("audio", {"voice": "x"}),
     ],
