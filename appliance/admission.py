@@ -16,6 +16,7 @@ from appliance.request import GenerateRequest, Lane
 from appliance.shield import shielded
 from appliance.speech.speech import PLAIN, Speech, thought_of
 from appliance.speech.toolset import ToolSet, listen, shown_ids
+from engine import constrain
 from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.sampling import Sampling
 from engine.text import Text
@@ -49,6 +50,10 @@ class Wish:
     return_progress: bool = False
     lane: Lane = "interactive"
     wants_embedding: bool = False
+
+
+def _faults(rules: str) -> str:
+    return constrain.check(constrain.lark(rules))
 
 
 class Prompt(NamedTuple):
@@ -118,7 +123,9 @@ class Admission:
             opened, closed = thought_of(template)
             if rendered.rstrip().endswith(opened):
                 rendered = f"{rendered.rstrip()}\n{closed}\n\n"
-        text, speech = listen(template, rendered, toolset, splits and not is_bound)
+        splits = splits and not is_bound
+        # In a thread: the grammar of a call that must come is made of schemas, which can be hostile.
+        text, speech = await loop.run_in_executor(self.threads, listen, template, rendered, toolset, splits, _faults)
         return Prompt(await self.encode(text, add_special=True, parse_special=True, mark=mark), speech)
 
     async def prompt_ids(self, prompt: str | Sequence[int]) -> list[int]:
@@ -147,6 +154,8 @@ class Admission:
             raise self._too_long(str(len(ids)), len(ids))
         limits = [n for n in (wish.max_tokens, self._n_predict if self._n_predict >= 0 else None) if n is not None]
         sampling = self._sampling(wish)
+        if speech.grammar:
+            sampling = replace(sampling, grammar=constrain.lark(speech.grammar))
         first = GenerateRequest(
             id=f"{name}-0", prompt_ids=ids, sampling=sampling, model=wish.model, max_tokens=min([room, *limits]),
             stop=(*wish.stop, *speech.stop), ignore_eos=wish.ignore_eos, n_logprobs=wish.n_logprobs,

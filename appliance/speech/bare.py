@@ -7,6 +7,7 @@ Llama 3.1 may put <|python_tag|> before it. An answer that begins with `{` and i
 
 from appliance.speech.callobject import CallObject
 from appliance.speech.forms import Calls, Form, Tools
+from appliance.speech.grammar import Schemas, json_calls
 from appliance.speech.jsontext import SPACE
 
 PYTHON = "<|python_tag|>"
@@ -41,3 +42,7 @@ class Bare(Form):
     @classmethod
     def begin(cls, name: str | None, template: str) -> str:
         return f'{{"name": "{name}", "parameters":' if name else '{"name":'
+
+    @classmethod
+    def rest(cls, name: str | None, template: str, schemas: Schemas) -> str:
+        return json_calls(schemas, lambda n: " " if name else f' "{n}", "parameters": ', "}")

@@ -10,6 +10,7 @@ import re
 from appliance.speech.arguments import BareArguments
 from appliance.speech.events import NotACall
 from appliance.speech.forms import Calls, Form, Tools
+from appliance.speech.grammar import Schemas, json_calls
 
 BEGIN, END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL, SEP, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
@@ -66,3 +67,7 @@ class DeepSeek(Form):
         if f"function{SEP}" in template or "```json" in template:
             return f"{BEGIN}{CALL}function{SEP}{name}\n```json\n" if name else f"{BEGIN}{CALL}function{SEP}"
         return f"{BEGIN}{CALL}{name}{SEP}" if name else f"{BEGIN}{CALL}"
+
+    @classmethod
+    def rest(cls, name: str | None, template: str, schemas: Schemas) -> str:
+        return json_calls(schemas, lambda _: "", "\n```" if "```json" in template else "") if name else ""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from appliance.speech.events import Began, Event, Wrote
+from appliance.speech.grammar import Schemas
 
 Tools = Mapping[str, Mapping[str, str]]
 """Name of a tool -> its parameters -> their JSON types ("" where the schema has no plain one)."""
@@ -61,6 +62,12 @@ class Form(ABC):
     def begin(cls, name: str | None, template: str) -> str:
         """What an answer begins with that must call `name`, or any tool; it goes into the prompt, which the model
         continues. It ends where tokens end, before the space that a model writes with the next word."""
+
+    @classmethod
+    @abstractmethod
+    def rest(cls, name: str | None, template: str, schemas: Schemas) -> str:
+        """The grammar of how such an answer goes on, "" where it cannot be said in characters: a mark that is one
+        token of the vocabulary is no text to a grammar."""
 
 
 def behind(text: str, marker: str) -> str | None:

@@ -13,6 +13,7 @@ import re
 from appliance.speech.arguments import BareArguments
 from appliance.speech.events import BadCall, Event, Said, Thought, no_call
 from appliance.speech.forms import Calls, partial
+from appliance.speech.grammar import Schemas, json_calls
 from appliance.speech.speech import CHANNEL, MESSAGE, Speech
 
 START, END = "<|start|>", "<|end|>"
@@ -135,3 +136,8 @@ def begin(name: str | None) -> str:
     """What an answer begins with that must call `name`, or any tool."""
     to = f"{CHANNEL}commentary to=functions."
     return f"{to}{name} <|constrain|>json{MESSAGE}" if name else to
+
+
+def rest(name: str | None, schemas: Schemas) -> str:
+    """The grammar of how such an answer goes on; a name is followed by marks, which are no text to a grammar."""
+    return json_calls(schemas, lambda _: "", "") if name else ""

@@ -12,6 +12,7 @@ from appliance.speech.arguments import BareArguments
 from appliance.speech.callobject import CallObject
 from appliance.speech.events import NotACall
 from appliance.speech.forms import Calls, Form, Tools, behind
+from appliance.speech.grammar import Schemas, json_calls
 from appliance.speech.jsontext import SPACE
 
 MISTRAL, GRANITE, APRIEL = "[TOOL_CALLS]", "<|tool_call|>", "<tool_calls>"
@@ -85,3 +86,10 @@ class Listed(Form):
             return f"{MISTRAL}{name}[ARGS]" if name else MISTRAL
         opener = next(marker for marker in cls.openers if marker in template)
         return f'{opener}[{{"name": "{name}", "arguments":' if name else f'{opener}[{{"name":'
+
+    @classmethod
+    def rest(cls, name: str | None, template: str, schemas: Schemas) -> str:
+        if "[ARGS]" in template:
+            return json_calls(schemas, lambda _: "", "") if name else ""
+        tail = "}]" + (END if MISTRAL not in template and GRANITE not in template else "")
+        return json_calls(schemas, lambda n: " " if name else f' "{n}", "arguments": ', tail)

@@ -26,7 +26,7 @@ class Speech:
     """`thought` is the pair of marks around reasoning; `is_thinking`: the prompt has opened it already. `form` reads
     calls of `tools`; `begun` is the beginning of an answer that stands in the prompt. `is_harmony`: everything is in
     channels. `must`: an answer without a call is none. `stop` are texts that end the answer besides the client's:
-    nothing is wanted behind an only call."""
+    nothing is wanted behind an only call. `grammar` is that of a begun call's rest, for who can enforce it."""
 
     thought: tuple[str, str] | None = None
     is_thinking: bool = False
@@ -37,6 +37,7 @@ class Speech:
     is_harmony: bool = False
     stop: tuple[str, ...] = ()
     must: bool = False
+    grammar: str = ""
 
 
 PLAIN = Speech()

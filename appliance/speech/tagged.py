@@ -14,6 +14,7 @@ from appliance.speech.arguments import MarkedArguments
 from appliance.speech.callobject import CallObject
 from appliance.speech.events import NotACall
 from appliance.speech.forms import Calls, Form, Tools, behind
+from appliance.speech.grammar import Schemas, json_calls, tagged_calls
 
 OPENER, CLOSER = "<tool_call>", "</tool_call>"
 FUNCTION = "<function="
@@ -66,6 +67,18 @@ class Tagged(Form):
         if "<arg_key>" in template:
             return f"{OPENER}{name}\n" if name else OPENER
         return f'{OPENER}\n{{"name": "{name}", "arguments":' if name else f'{OPENER}\n{{"name":'
+
+    @classmethod
+    def rest(cls, name: str | None, template: str, schemas: Schemas) -> str:
+        if FUNCTION in template:
+            tags = ("<parameter={}>\n", "\n</parameter>\n")
+            head, tail = ("" if name else "{}>\n"), f"</function>\n{CLOSER}"
+        elif "<arg_key>" in template:
+            tags = ("<arg_key>{}</arg_key>\n<arg_value>", "</arg_value>\n")
+            head, tail = ("" if name else "{}\n"), CLOSER
+        else:
+            return json_calls(schemas, lambda n: " " if name else f' "{n}", "arguments": ', f"}}\n{CLOSER}")
+        return tagged_calls(schemas, head.format, lambda key: (tags[0].format(key), tags[1]), tail)
 
     def _begin(self, calls: Calls) -> bool:
         """Find out which of the three it is; False while it does not show."""

@@ -9,8 +9,10 @@ import openai
 import pytest
 import pytest_asyncio
 
+from appliance.life import WorkerSpec
 from tests.appliance.api.service import Service, service
 from tests.chats import TOOLS
+from tests.tiny import tiny_llama
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CALLS = (
@@ -145,6 +147,28 @@ async def test_a_named_call_is_made(tmp_path: Path) -> None:
         message, finish = await streamed(running, tools=TOOLS, tool_choice=choice)
         ((_, name, arguments),) = message["calls"].values()
         assert (name, arguments, finish) == ("get_weather", '{"city": "Oslo"}', "tool_calls")
+
+
+@pytest.mark.parametrize("name", [None, "get_weather"])
+async def test_a_model_of_noise_makes_the_call_that_it_must(tmp_path: Path, name: str | None) -> None:
+    """A real engine with random weights: only the grammar can make its answer a call, and one that fits the schema."""
+    model = str(tiny_llama(tmp_path / "noise.gguf"))
+    options = {"n_ctx": 4096, "threads": 1}
+    schema = {
+        "type": "object", "additionalProperties": False, "required": ["unit", "exact"],
+        "properties": {"unit": {"enum": ["C", "F"]}, "exact": {"type": "boolean"}},
+    }  # fmt: skip
+    tools = [{"type": "function", "function": {"name": one, "parameters": schema}} for one in ("get_weather", "now")]
+    choice = {"type": "function", "function": {"name": name}} if name else "required"
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools | tojson }}<tool_call>"
+    worker = WorkerSpec(model, options)
+    async with service(tmp_path, worker=worker, model=model, chat_template=template, n_ctx=4096) as running:
+        _, body, _ = await running.chat(tools=tools, tool_choice=choice, seed=3, temperature=2.0, max_tokens=200)
+    (call,) = body["choices"][0]["message"]["tool_calls"]
+    assert body["choices"][0]["finish_reason"] == "tool_calls"
+    assert call["function"]["name"] == name or (name is None and call["function"]["name"] in ("get_weather", "now"))
+    arguments = json.loads(call["function"]["arguments"])
+    assert set(arguments) == {"unit", "exact"} and arguments["unit"] in ("C", "F"), arguments
 
 
 async def test_nothing_is_computed_behind_the_only_call_that_is_wanted(calling: Service) -> None:
