@@ -83,6 +83,7 @@ async def test_memory_tells_the_plan_where_the_weights_are_and_what_a_token_cost
 
 
 async def test_rates_are_those_of_the_last_seconds(streaming: Service) -> None:
+    await answered(streaming)  # so that there is a beat before the answer that is counted
     await answered(streaming)
     found = await get(streaming, "/admin/memory")
     rates, streamed = found["rates"], found["weights"]["streamed_bytes"]
