@@ -24,6 +24,7 @@ from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
+AHEAD = 2048  # rows of 8192, two threads: 13 -> 27 GB/s; Q4_K, Q6_K and the 32-blocks gain nothing for a whole model
 ROW, PANEL, SUBS = 84, 672, 8
 QS, D, DMIN = 16, 80, 82  # in a file block
 WEIGHTS = 160  # in a panel block

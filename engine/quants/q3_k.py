@@ -30,6 +30,7 @@ from engine.quants.panels import pack_shorts, pack_words
 from engine.quants.walk import walks
 
 ACT = "q32"
+AHEAD = 2048  # rows of 8192, two threads: 13 -> 20 GB/s; Q4_K, Q6_K and the 32-blocks gain nothing for a whole model
 ROW, PANEL, SUBS = 110, 880, 8
 QS, SC, D = 32, 96, 108  # in a file block
 WEIGHTS = 112  # in a panel block

@@ -14,6 +14,8 @@ A walk is written once here over names that are free in this file and that each 
     total_rows    (w, stride, c, j, x)       the same as `total` of eight file rows; has a default made of row_values
     join          (acc, total, c, x) -> acc  one step of the f32 chain
     pack_block    (w, stride, out)           eight file rows' block to a panel's
+    AHEAD         bytes; may be left out     how far ahead of its block one token has long rows of 256-blocks fetched
+    STEPS         may be left out            block_loop where `block_steps` is too much code
 
 `walks(globals())` at the end of a module binds copies of these functions to the module's own names. numba resolves a
 global name when it compiles, so each copy becomes a kernel of that format. Not here: any format; the chains of float
@@ -37,6 +39,7 @@ from engine.quants.panels import GROUP, put, put_all, zero
 PAIRS = ISA.level == "avx512"  # two panels fill a register
 WHOLE = 1 << 40  # blocks
 FEW = 32  # tokens whose activations stay in L2 whole: their panels are read in ascending order
+LONG = 16  # blocks of 256 in a row from which on prefetching pays
 COLUMNS = 2048  # of a segment, whose activations of TOKENS tokens stay in L2 while GROUP panels meet them
 
 
@@ -75,6 +78,9 @@ def one(w, act, T, t, n):
     x, next_x, fine = act + t * BLOCK, T * BLOCK, n * SUBS * T * BLOCK
     acc = z_f32x8()
     for _ in range(n):
+        if AHEAD and n > LONG:  # hardware loses a panel's trail where the activations fill L1
+            for i in range(0, PANEL, 64):
+                prefetch(w + AHEAD + i)
         acc = block_steps(acc, w, head(w), x, next_x, fine)
         x += SUBS * next_x
         w += PANEL
@@ -216,7 +222,7 @@ def pack(file_rows, n, out):
 
 def walks(space: dict[str, Any]) -> tuple[Kernel, Kernel, Kernel]:
     """`panels`, `rows` and `pack` of the format whose module's globals are `space`; what it defines itself is kept."""
-    names = {**globals(), **space}
+    names = {"AHEAD": 0, **globals(), **space}
     names["SEGMENT"] = max(1, COLUMNS // (32 * space["SUBS"])) if "SUBS" in space else WHOLE
     steps = space.get("STEPS", block_steps)
     names["block_steps"] = inner(bound(steps, names))
