@@ -57,6 +57,10 @@ DENSE: dict[str, Family] = {
         "Qwen2ForCausalLM", "qwen2", {"tie_word_embeddings": True, "rms_norm_eps": 1e-6,
                                       "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
     ),
+    "qwen2-yarn": Family(
+        "Qwen2ForCausalLM", "qwen2", {"rms_norm_eps": 1e-6, "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 32}},
+    ),
     "qwen3": Family(
         "Qwen3ForCausalLM", "qwen3", {"tie_word_embeddings": True, "rms_norm_eps": 1e-6, "head_dim": 32,
                                       "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},

@@ -42,6 +42,17 @@ _GPT_OSS_KEYS = {"attention.sliding_window": 24, "expert_feed_forward_length": 6
 # Wide enough that gates and ups are clamped.
 _GPT_OSS_SPREADS = {"sinks": 3.0, "gate_up_proj": 4.0, "gate_up_proj_bias": 4.0}
 
+_GLM: dict[str, Any] = {
+    "rms_norm_eps": 1e-5, "head_dim": 32, "attention_bias": True, "n_routed_experts": 8, "n_shared_experts": 1,
+    "num_experts_per_tok": 3, "moe_intermediate_size": 32, "first_k_dense_replace": 1, "routed_scaling_factor": 1.5,
+    "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0, "partial_rotary_factor": 0.5},
+}  # fmt: skip
+_GLM_KEYS = {
+    "rope.dimension_count": 16, "expert_feed_forward_length": 32, "expert_shared_count": 1,
+    "leading_dense_block_count": 1, "expert_gating_func": 2, "expert_weights_scale": 1.5, "expert_weights_norm": True,
+}  # fmt: skip
+
 
 def _yarn(factor: float, trained: int, mscale: float | None = None, **more: Any) -> dict[str, Any]:
     scales = {"mscale": mscale, "mscale_all_dim": mscale} if mscale else {}
@@ -113,6 +124,16 @@ MIXTURES: dict[str, Family] = {
          "rope.scaling.yarn_log_multiplier": 0.0707},
         peer_keys={"attention.q_lora_rank": 0},
     ),
+    # A group is as good as its best expert; in llama.cpp as its best two.
+    "deepseek2-v2": Family(
+        "DeepseekV2ForCausalLM", "deepseek2",
+        {**_LATENT, "q_lora_rank": 96, "n_routed_experts": 16, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
+         "topk_method": "group_limited_greedy", "routed_scaling_factor": 16.0,
+         "rope_parameters": _yarn(4.0, 32, 0.707)},
+        {**_LATENT_KEYS, "attention.q_lora_rank": 96, "expert_shared_count": 2, "expert_weights_scale": 16.0,
+         "rope.scaling.yarn_log_multiplier": 0.0707},
+        peer=False,
+    ),
     "deepseek2-v3": Family(
         "DeepseekV3ForCausalLM", "deepseek2",
         {**_LATENT, "q_lora_rank": 96, "n_routed_experts": 16, "n_shared_experts": 1, "n_group": 4, "topk_group": 2,
@@ -132,15 +153,11 @@ MIXTURES: dict[str, Family] = {
         _GPT_OSS_KEYS, _FFN_NORM_LATER, interleaved=True, spreads=_GPT_OSS_SPREADS,
     ),
     "glm4moe": Family(
-        "Glm4MoeForCausalLM", "glm4moe",
-        {"rms_norm_eps": 1e-5, "head_dim": 32, "attention_bias": True, "use_qk_norm": True, "n_routed_experts": 8,
-         "n_shared_experts": 1, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
-         "routed_scaling_factor": 1.5, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
-         "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0, "partial_rotary_factor": 0.5}},
-        {"block_count": 4, "nextn_predict_layers": 1, "rope.dimension_count": 16, "expert_feed_forward_length": 32,
-         "expert_shared_count": 1, "leading_dense_block_count": 1, "expert_gating_func": 2,
-         "expert_weights_scale": 1.5, "expert_weights_norm": True},
-        _FFN_NORM_LATER, extra=_predictor,
+        "Glm4MoeForCausalLM", "glm4moe", {**_GLM, "use_qk_norm": True},
+        {**_GLM_KEYS, "block_count": 4, "nextn_predict_layers": 1}, _FFN_NORM_LATER, extra=_predictor,
+    ),
+    "glm4moe-air": Family(
+        "Glm4MoeForCausalLM", "glm4moe", {**_GLM, "use_qk_norm": False}, _GLM_KEYS, _FFN_NORM_LATER,
     ),
 }  # fmt: skip
 # Files from before llama.cpp multiplied queries into the latent: keys and values of all heads from one matrix.
