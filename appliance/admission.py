@@ -149,7 +149,7 @@ class Admission:
         """
         if not ids:
             raise InvalidParameter("the prompt has no token at all; send some text", param="prompt")
-        room = self.n_ctx - len(ids)
+        room = self.n_ctx - len(ids) + wish.wants_embedding  # a vector takes no place behind the text
         if room < 1:
             raise self._too_long(str(len(ids)), len(ids))
         limits = [n for n in (wish.max_tokens, self._n_predict if self._n_predict >= 0 else None) if n is not None]

@@ -46,7 +46,7 @@ class Layers:
         self._fill(kind)
         self.team = Team(threads, pinned(threads))
         self.positions, self.pages = np.zeros(ROWS, np.int64), np.full(ROWS, self.sequence.address, np.int64)
-        self.team.words[step.POSITIONS // 8] = self.positions.ctypes.data
+        self.team.words[[step.POSITIONS // 8, step.SEEN // 8]] = self.positions.ctypes.data
         self.team.words[step.PAGES // 8] = self.pages.ctypes.data
         self.program = self._record(kind, threads)
 

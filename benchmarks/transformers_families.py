@@ -4,7 +4,7 @@
 
 Needs torch and transformers, which nothing else here does: the tests read what this has written. Weights are drawn by
 numpy from a seed (tests/families), so a file keeps their SHA-256 instead. With --files also NAME.gguf and NAME.npy (the
-logits), to try a family on. Not here: the table of families.
+logits), to try a family on. Not here: the table of families, how encoders are asked (both tests/families).
 """
 
 import argparse
@@ -15,6 +15,8 @@ import numpy as np
 
 from tests.families import FAMILIES
 from tests.families.convert import draw_checkpoint, write_family
+from tests.families.encoders import ENCODERS
+from tests.families.encoders import ask as ask_encoder
 from tests.families.family import F32, Family, Weights
 from tests.families.stored import ids_of, save
 
@@ -45,13 +47,16 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description="Ask transformers for the logits of the tiny models.")
     parser.add_argument("--files", type=Path, help="also write NAME.gguf and NAME.npy into this folder")
-    parser.add_argument("names", nargs="*", help=f"rows (all): {', '.join(FAMILIES)}")
+    parser.add_argument("names", nargs="*", help=f"rows (all): {', '.join([*FAMILIES, *ENCODERS])}")
     args = parser.parse_args()
     provenance = {
         "by": "python -m benchmarks.transformers_families", "on": datetime.date.today().isoformat(),
         "transformers": transformers.__version__, "torch": torch.__version__,
     }  # fmt: skip
-    for name in args.names or FAMILIES:
+    for name in args.names or [*FAMILIES, *ENCODERS]:
+        if name in ENCODERS:
+            ask_encoder(name)
+            continue
         weights, logits, double = ask(FAMILIES[name])
         save(name, weights, logits, provenance)
         noise = np.abs(logits - double).max() / logits.std()

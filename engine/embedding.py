@@ -1,4 +1,4 @@
-"""A text's vector out of a decoder's last layer: rows normalised, pooled, of length 1. Not here: computing the rows.
+"""A text's vector out of a model's last layer: rows normalised, pooled, of length 1. Not here: computing the rows.
 
     mean   of all rows           cls   the first row           last   the last row
 
@@ -17,24 +17,30 @@ from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.gguf.reader import GgufFile
 from engine.kernels.program import Buffer
 
-POOLINGS = {1: "mean", 2: "cls", 3: "last"}
+RANK = "rank"
+POOLINGS = {1: "mean", 2: "cls", 3: "last", 4: RANK}
 Floats = NDArray[np.float64]
 
 
 def pooling_of(gguf: GgufFile, architecture: str) -> str:
-    """mean, cls or last; empty where the file names none (or ranks texts, which makes no vectors)."""
+    """mean, cls, last, or rank, which makes no vectors; empty where the file names none."""
     number = gguf.metadata.get(f"{architecture}.pooling_type")
     return POOLINGS.get(number, "") if isinstance(number, int) and not isinstance(number, bool) else ""
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """`x` holds the rows of a step, float32 (rows, k); `weight` (k,) and `eps` are those of the model's last norm."""
+    """`x` holds the rows of a step, float32 (rows, k); `weight` (k,) and `eps` are those of the model's last norm.
+
+    An encoder has no `eps`, since its rows are normalised already, and reads a text of up to `whole` ids in one step:
+    each of its rows sees all others. Of positions it may know `n_places` only, 0: any."""
 
     pooling: str
     x: Buffer
     weight: Floats
-    eps: float
+    eps: float | None
+    whole: int = 0
+    n_places: int = 0
 
     def vector(
         self, ids: NDArray[np.int64], cache: KvCache, chunk: int, read: Callable[[KvSequence, NDArray[np.int64]], bool]
@@ -43,6 +49,12 @@ class Embedder:
 
         InvalidParameter for a model that makes none, ContextLengthExceeded, KvFull.
         """
+        if self.pooling == RANK:
+            raise InvalidParameter(
+                "the model makes no embeddings: its file asks for ranking (pooling_type rank), which is not supported; "
+                "serve an embedding model for this route",
+                param="model",
+            )
         if not self.pooling:
             raise InvalidParameter(
                 "the model makes no embeddings: its file names no way of pooling (pooling_type mean, cls or last); "
@@ -55,6 +67,7 @@ class Embedder:
                 "larger --ctx-size",
                 n_prompt_tokens=len(ids), n_ctx=cache.n_ctx,
             )  # fmt: skip
+        self._check_whole(len(ids), chunk)
         kv, pool = cache.open(), Pool(self)
         try:
             for i in range(0, len(ids), chunk):
@@ -67,10 +80,26 @@ class Embedder:
             kv.close()
         return pool.result()
 
+    def _check_whole(self, n: int, chunk: int) -> None:
+        if 0 < self.n_places < n:
+            raise ContextLengthExceeded(
+                f"the text has {n} tokens and the model knows {self.n_places} positions; shorten the text",
+                n_prompt_tokens=n, n_ctx=self.n_places,
+            )  # fmt: skip
+        most = min(self.whole, chunk)
+        if self.whole > 0 and most < n:
+            raise ContextLengthExceeded(
+                f"the text has {n} tokens, and this model reads a text in one step, which has {most} rows; shorten the "
+                "text or start with a larger --ubatch-size (and --batch-size)",
+                n_prompt_tokens=n, n_ctx=most,
+            )  # fmt: skip
+
     def rows(self, n: int) -> Floats:
         """The first n rows of the step, behind the model's last norm."""
         k = len(self.weight)
         x = self.x.view(np.float32, n * k).reshape(n, k).astype(np.float64)
+        if self.eps is None:
+            return np.asarray(x)
         return np.asarray(x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + self.eps) * self.weight)
 
 

@@ -29,6 +29,7 @@ from engine.kernels.program import Buffer, Recorded
 from engine.kernels.team import Team
 from engine.kernels.timing import OpTime
 from engine.meter import PassTimes
+from engine.prompt import checked
 from engine.rows import RowTable
 from engine.sampling import Binds, SamplerSlot, Sampling
 from engine.sequence import Part, Sequence, StepOut, ready, share, texts
@@ -80,7 +81,7 @@ class Engine:
         self.info = info
         self._m = machinery
         self._words = machinery.team.words
-        self._rows = RowTable(self._words, info.ubatch_size, machinery.n_out)
+        self._rows = RowTable(self._words, info.ubatch_size, machinery.n_out, not info.is_encoder)
         self._budget = min(info.ubatch_size, info.batch_size)
         self._turn = 0
         self._times = PassTimes()
@@ -101,7 +102,7 @@ class Engine:
         Raises ContextLengthExceeded when the prompt leaves no room for one token, InvalidParameter for bad ids, KvFull
         when n_parallel sequences are open.
         """
-        prompt = self._checked(ids)
+        prompt = checked(ids, self.info)
         if len(prompt) >= self.info.n_ctx:
             raise ContextLengthExceeded(
                 f"the prompt has {len(prompt)} tokens and the context holds {self.info.n_ctx}; no room is left for an "
@@ -131,7 +132,7 @@ class Engine:
     def again(self, seq: Sequence, ids: Several[int], sampling: Sampling, n_predict: int, keep: int) -> Sequence:
         """What `open` would give, on the pages of `seq`, which is dead then: its first `keep` positions hold what `ids`
         begin with, and are not read again where they have been."""
-        prompt = self._checked(ids)
+        prompt = checked(ids, self.info)
         seq.kv.truncate(seq.kv.reusable(min(keep, seq.kv.length, len(prompt) - 1)))
         sampler = SamplerSlot(sampling, self.info.n_vocab, ids)
         room = self.info.n_ctx - len(prompt)
@@ -270,7 +271,8 @@ class Engine:
             self._rows.add(kv, some)
             return not is_unwanted() and self._run()
 
-        vector = self._m.embedder.vector(self._checked(ids), self._m.kv, self._budget, read)
+        prompt = checked(ids, self.info, for_vector=True)
+        vector = self._m.embedder.vector(prompt, self._m.kv, self._budget, read)
         if vector is not None and not np.isfinite(vector).all():
             raise NotFinite([])
         return vector
@@ -324,7 +326,7 @@ class Engine:
 
     def logit_rows(self, ids: Several[int]) -> Iterator[NDArray[np.float32]]:
         """Teacher-forced raw logits, one float32 (n_vocab,) for each of `ids`."""
-        prompt = self._checked(ids)
+        prompt = checked(ids, self.info)
         if len(prompt) > self.info.n_ctx:
             raise ContextLengthExceeded(
                 f"{len(prompt)} tokens were given, the context holds {self.info.n_ctx}; start with a larger --ctx-size"
@@ -338,7 +340,7 @@ class Engine:
 
     def last_logits(self, ids: Several[int]) -> NDArray[np.float32]:
         """Raw logits after the whole of `ids`, read in chunks of ubatch_size as a prompt is."""
-        prompt, kv = self._checked(ids), self._m.kv.open()
+        prompt, kv = checked(ids, self.info), self._m.kv.open()
         try:
             for i in range(0, len(prompt), self.info.ubatch_size):
                 rows = self._read(kv, prompt[i : i + self.info.ubatch_size], 1)
@@ -369,18 +371,6 @@ class Engine:
     def _logits(self, first: int, n: int) -> NDArray[np.float32]:
         rows = self._m.logits.view(np.float32).reshape(-1, self._m.ld_logits)
         return np.array(rows[first : first + n, : self.info.n_vocab], np.float32)
-
-    def _checked(self, ids: Several[int]) -> NDArray[np.int64]:
-        if len(ids) == 0:
-            raise InvalidParameter("the prompt has no tokens; give at least one", param="prompt")
-        prompt = np.asarray(ids, np.int64)
-        low, high = int(prompt.min()), int(prompt.max())
-        if low < 0 or high >= self.info.n_vocab:
-            raise InvalidParameter(
-                f"token id {low if low < 0 else high} is outside the vocabulary of 0 to {self.info.n_vocab - 1}",
-                param="prompt",
-            )
-        return prompt
 
     def shutdown(self) -> None:
         """End the threads and give the memory back."""

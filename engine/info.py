@@ -11,7 +11,8 @@ class EngineInfo:
     Of a stream: `pinned_bytes` stay in memory, `streamed_bytes` are read for each step through `ring_bytes`;
     `expert_cache_bytes` hold routed experts. What was planned: `budget_bytes` there were, `private_bytes` are the
     worker's own and locked memory at most, `plan` is every row of it: name, value, reason, provenance; `homes` says of
-    each tensor where it lives (census.Home); `pooling` how texts become vectors (embedding.py), empty: not at all."""
+    each tensor where it lives (census.Home); `pooling` how texts become vectors (embedding.py), empty: not at all;
+    `is_encoder`: it makes nothing else."""
 
     name: str
     architecture: str
@@ -46,3 +47,4 @@ class EngineInfo:
     homes: tuple[tuple[str, str, int, int, int, str, int], ...] = ()
     notes: tuple[str, ...] = ()
     pooling: str = ""
+    is_encoder: bool = False

@@ -17,7 +17,7 @@ from engine.cache.kv import KvCache
 from engine.cache.prefix import Prefixes
 from engine.census import Home, census
 from engine.draft import DraftModel, check_vocabularies
-from engine.embedding import Embedder, pooling_of
+from engine.embedding import RANK, Embedder, pooling_of
 from engine.errors import BadModelFile, UnsupportedModel
 from engine.footprint import ModelFacts, out_rows
 from engine.generate import Engine, Machinery
@@ -199,16 +199,21 @@ def _build(
     )  # fmt: skip
     homes = census(store, chosen.load_mode)
     info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes), stream, homes)
-    info = replace(info, pooling=machinery.embedder.pooling)
+    pooling = machinery.embedder.pooling
+    info = replace(info, pooling="" if pooling == RANK else pooling, is_encoder=shape.is_encoder)
     on_progress("ready", 1, 1, "")
     return Engine(info, machinery)
 
 
 def _embedder(gguf: GgufFile, model: Decoder, parts: Parts) -> Embedder:
-    """Over the rows that a step leaves in x; nobody pools rows of a norm that centres."""
-    norm, shape = model.output_norm, model.shape
+    """Over the rows that a step leaves in x; nobody pools a decoder's rows of a norm that centres."""
+    shape = model.shape
+    pooling = pooling_of(gguf, shape.architecture)
+    if shape.is_encoder:
+        return Embedder(pooling, parts.x, np.ones(shape.n_embd), None, parts.max_rows, shape.n_places)
+    norm = model.output_norm
     weight = np.array((ctypes.c_float * norm.k).from_address(norm.address), np.float64)
-    return Embedder("" if model.has_layer_norm else pooling_of(gguf, shape.architecture), parts.x, weight, shape.eps)
+    return Embedder("" if model.has_layer_norm else pooling, parts.x, weight, shape.eps)
 
 
 def _kernels(model: Decoder, shape: DecoderShape, store: Store, kv: KvCache, chosen: Plan) -> list[Kernel]:

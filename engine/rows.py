@@ -14,17 +14,19 @@ from engine.kernels.regions import address_of
 
 
 class RowTable:
-    """Up to max_rows rows, logits of up to max_out of them; `words` is the step block."""
+    """Up to max_rows rows, logits of up to max_out of them; `words` is the step block. A row sees what is before it
+    and itself, or, where none `is_causal`, all rows that its sequence has after the step."""
 
-    def __init__(self, words: NDArray[np.int64], max_rows: int, max_out: int) -> None:
+    def __init__(self, words: NDArray[np.int64], max_rows: int, max_out: int, is_causal: bool = True) -> None:
         self.n_rows = self.n_out = 0
         self.max_rows, self.max_out = max_rows, max_out
         self._words = words
         self._tokens, self._positions, self._pages = (np.zeros(max_rows, np.int64) for _ in range(3))
+        self._seen = self._positions if is_causal else np.zeros(max_rows, np.int64)
         self._out_rows, self._samplers = np.zeros(max_out, np.int64), np.zeros(max_out, np.int64)
         for word, array in (
             (step.TOKENS, self._tokens), (step.POSITIONS, self._positions), (step.PAGES, self._pages),
-            (step.OUT_ROWS, self._out_rows), (step.SAMPLERS, self._samplers),
+            (step.SEEN, self._seen), (step.OUT_ROWS, self._out_rows), (step.SAMPLERS, self._samplers),
         ):  # fmt: skip
             words[word // 8] = address_of(array)
 
@@ -39,6 +41,8 @@ class RowTable:
         kv.reserve(len(ids))
         self._tokens[first:end] = ids
         self._positions[first:end] = np.arange(kv.length, kv.length + len(ids))
+        if self._seen is not self._positions:
+            self._seen[first:end] = kv.length + len(ids) - 1
         self._pages[first:end] = kv.address
         self.n_rows = end
         return first

@@ -30,7 +30,7 @@ from engine.kernels.simd import (
     add_f32x8, div_f32x8, fma_f32x8, i32_of, ld_f32, ld_f32x8, ld_i64, mul_f32x8, sp_f32x8, st_f32, st_f32x8,
     sub_f32x8, sum_f32x8, top_f32x8, z_f32x8,
 )  # fmt: skip
-from engine.kernels.step import N_ROWS, PAGE, PAGES, POSITIONS, REPLICATE
+from engine.kernels.step import N_ROWS, PAGE, PAGES, REPLICATE, SEEN
 from engine.kernels.sync import atomic_add, invoke_row, invoke_scores
 from engine.kernels.vmath import exp8, greater, head_only, lane0
 
@@ -75,7 +75,8 @@ def scratch_bytes(n_heads: int, n_kv_heads: int, k_dim: int, v_dim: int = 0) -> 
 
 @inner
 def _position(st, row):
-    return ld_i64(ld_i64(st + POSITIONS) + row * 8)
+    """The last position that a row sees: its own, but in an encoder."""
+    return ld_i64(ld_i64(st + SEEN) + row * 8)
 
 
 @inner

@@ -5,6 +5,8 @@
                       11 N_ROWS or N_OUT (which rows of the step block)   12 bias f32[k] or 0 (layer_norm)   15 counter
     rms_columns       1 x   2 bytes from row to row   3 weight f32[k]   4 k   5 eps (f32)   15 counter
 
+    layer_rows        as rms_columns; 6 bias f32[k]
+
     rms_norm          y = x / sqrt(mean(x^2) + eps) * w (Zhang and Sennrich 2019, arXiv:1910.07467)
     layer_norm        y = (x - mean(x)) / sqrt(var(x) + eps) * w + bias (Ba et al. 2016, arXiv:1607.06450)
 
@@ -102,3 +104,15 @@ def rms_columns(o, tid, nth, st):
         if t >= T:
             return
         normalise(x + t * ldx, w, k, eps, x + t * ldx)
+
+
+@op
+def layer_rows(o, tid, nth, st):
+    """The first k floats of every row, in place: what a block of an encoder ends with."""
+    x, ldx, w, k, eps = ld_i64(o + 8), ld_i64(o + 16), ld_i64(o + 24), ld_i64(o + 32), ld_f32(o + 40)
+    counter, T = ld_i64(o + 120), ld_i64(st + N_ROWS)
+    while True:
+        t = atomic_add(counter, 1)
+        if t >= T:
+            return
+        centred(x + t * ldx, w, ld_i64(o + 48), k, eps, x + t * ldx)

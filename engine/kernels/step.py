@@ -15,6 +15,7 @@ CANCEL = 56  # not 0: leave at the next barrier
 ERROR = 64  # an op's complaint, not 0: leave at the next barrier
 LAYER = 72  # layers and steps passed so far, for the watchdog
 SAMPLE_NS = 80  # time spent on choosing tokens so far, summed over rows
+SEEN = 88  # address of int64[n_rows]: the last position a row sees: its own, in an encoder its text's last
 N_WORDS = 16
 
 REPLICATE = 2  # up to so many rows every thread makes its own copy of norms and activations: cheaper than a barrier

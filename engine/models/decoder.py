@@ -32,7 +32,7 @@ class Decoder:
     """Whether the last norm is one that centres."""
 
     def __init__(self, shape: DecoderShape, store: Claims) -> None:
-        self.shape = shape
+        self.start(shape)
         self.embedding = store.table("token_embd.weight", shape.n_embd, shape.n_vocab)
         self.layers = [self.layer(Scope(store, i), shape) for i in range(shape.n_layers)]
         for i in range(shape.n_layers, shape.n_layers + shape.n_skipped):
@@ -42,17 +42,22 @@ class Decoder:
             store.tied(self.embedding) if shape.tied else store.matrix("output.weight", shape.n_embd, shape.n_vocab)
         )
         self.rope_factors = store.floats(ROPE_FREQS, shape.rope_dim // 2)
-        self.mixtures = [ffn for ffn in (layer.ffn for layer in self.layers) if isinstance(ffn, ExpertLayer)]
+        self.mixtures += [ffn for ffn in (layer.ffn for layer in self.layers) if isinstance(ffn, ExpertLayer)]
+
+    def start(self, shape: DecoderShape) -> None:
+        """What a family that claims everything itself calls instead."""
+        self.shape = shape
+        self.mixtures: list[ExpertLayer] = []
         self.cache: ExpertCache | None = None
-        self._places: Places | None = None
+        self._expert_places: Places | None = None
 
     @property
     def places(self) -> "Places":
         from engine.kernels.places import Places
 
-        if self._places is None:
-            self._places = Places(len(self.mixtures), self.shape.n_experts)
-        return self._places
+        if self._expert_places is None:
+            self._expert_places = Places(len(self.mixtures), self.shape.n_experts)
+        return self._expert_places
 
     def record(self, parts: "Parts") -> None:
         """The forward pass of a step, up to the tokens of its output rows."""

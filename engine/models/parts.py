@@ -22,7 +22,8 @@ from engine.kernels.logits import softened
 from engine.kernels.matmul import matmul
 from engine.kernels.matmul import scratch_bytes as product_bytes
 from engine.kernels.merge import merged
-from engine.kernels.norm import layer_norm, rms_columns, rms_norm
+from engine.kernels.norm import layer_norm, layer_rows, rms_columns, rms_norm
+from engine.kernels.placed import placed
 from engine.kernels.program import Buffer, Program, Work
 from engine.kernels.residual import joined
 from engine.kernels.ring import release, wait_read
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from engine.models.mixture import Mixture
 
 CHUNK = 16 << 10  # bytes of weights worth handing out: 0.7 us of reading
-CURVES = {"silu": curves.SILU, "gelu": curves.GELU, "relu2": curves.RELU2}
+CURVES = {"silu": curves.SILU, "gelu": curves.GELU, "relu2": curves.RELU2, "erf": curves.ERF}
 GATED = {"silu": swiglu, "gelu": geglu, "relu2": reglu2}
 
 
@@ -159,6 +160,25 @@ class Parts:
         )  # fmt: skip
         self.program.tile_barrier()
         return out
+
+    def norm_rows(self, weight: Vector, bias: Vector) -> None:
+        """x = layer norm of x; a barrier before, one after."""
+        k = self.shape.n_embd
+        assert weight.k == bias.k == k and k % 8 == 0, (weight.name, weight.k, k)
+        self.program.barrier()
+        self.program.add(
+            layer_rows, self.x.address, k * 4, weight.address, k, float(self.shape.eps), bias.address, counter=True,
+            work=Work(weight.name, n_bytes=k * 8),
+        )  # fmt: skip
+        self.program.barrier()
+
+    def place(self, positions: Vector | None, kind: Vector | None) -> None:
+        """x += the row of each row's position + the first row of `kind`; a barrier must follow. Nobody may read a text
+        of more ids than there are rows of positions."""
+        k = self.shape.n_embd
+        assert k % 8 == 0 and all(v is None or (v.k >= k and v.k % k == 0) for v in (positions, kind)), k
+        at = [v.address if v else 0 for v in (positions, kind)]
+        self.program.add(placed, self.x.address, k, *at, counter=True)
 
     def norm_columns(self, weight: Vector, column: int) -> None:
         """RMS norm, in place, of as many columns of qkv as there are weights."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # general.architecture -> module of the family
 ARCHITECTURES = {
+    "bert": "engine.models.bert",
     "bitnet": "engine.models.bitnet",
     "bitnet-b1.58": "engine.models.bitnet",
     "cohere2": "engine.models.cohere",
@@ -35,6 +36,7 @@ ARCHITECTURES = {
     "internlm2": "engine.models.llama",
     "llama": "engine.models.llama",
     "minicpm": "engine.models.granite",
+    "nomic-bert": "engine.models.bert",
     "olmo2": "engine.models.olmo2",
     "olmoe": "engine.models.olmoe",
     "phi3": "engine.models.phi3",

@@ -44,15 +44,16 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class DecoderShape:
-    """Sizes of one decoder-only model; counts in items. `tied`: the output matrix is the token embedding.
+    """Sizes of one model; counts in items. `tied`: the output matrix is the token embedding.
 
     A row uses `n_used` of `n_experts` experts of n_ff_exp hidden rows in each layer but the first `n_dense`; all four
     are 0 without experts, n_ff is 0 without a layer that has no experts. n_ff_shared: hidden rows of what all rows go
     through beside their experts. `head_dim` is the width of a query or key, `v_dim` that of a value. `windows`: for
     each layer how many positions a row sees, 0 for all of them; empty where all layers see all. `latent`: all heads
     share compressed rows, and head_dim, v_dim and n_kv_heads say what is cached. `n_skipped`: layers behind the last
-    one that the file has and nobody computes. For the plan's buffers: `joins_apart`: what a block gives lies apart
-    before it joins x (a norm behind, a scale); how many rope tables.
+    one that the file has and nobody computes. `is_encoder`: rows see all of their text, and there are no logits;
+    `n_places`: how many positions have a row that is added, 0: none has. For the plan's buffers: `joins_apart`: what a
+    block gives lies apart before it joins x (a norm behind, a scale); how many rope tables.
     """
 
     architecture: str
@@ -81,6 +82,8 @@ class DecoderShape:
     n_rotations: int = 1
     latent: LatentSizes | None = None
     n_skipped: int = 0
+    is_encoder: bool = False
+    n_places: int = 0
 
     def window(self, i: int) -> int:
         """How many positions a row of layer i sees, 0: all."""

@@ -33,6 +33,10 @@ class Store:
     def has(self, name: str) -> bool:
         return name in self.gguf.tensors
 
+    def rows(self, name: str) -> int:
+        """Of a tensor that is there, whatever a row's width."""
+        return self.gguf.tensors[name].n_rows
+
     def _claim(self, name: str, dims: tuple[int, ...]) -> TensorInfo:
         info = self.gguf.tensors[name]
         assert name not in self._claimed, f"{name} claimed twice"

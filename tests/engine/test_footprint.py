@@ -10,7 +10,8 @@ from engine.footprint import KINDS, ModelFacts, buffers_bytes, cache_bytes, kind
 from engine.gguf.reader import read_gguf
 from engine.models.registry import ARCHITECTURES
 from engine.models.shape import DecoderShape
-from tests.families import FAMILIES
+from tests.families import FAMILIES, encoders
+from tests.families.encoders import ENCODERS
 from tests.families.stored import write
 from tests.tiny import tiny_llama, tiny_mixed
 from tests.tiny_moe import many_experts, mixed_experts
@@ -29,6 +30,11 @@ def wide(path: Path) -> Path:
 
 def row(name: str, quant: str, path: Path) -> Path:
     write(name, path, quant)
+    return path
+
+
+def encoder(name: str, path: Path) -> Path:
+    encoders.write(name, path, quant="Q8_0")
     return path
 
 
@@ -91,6 +97,7 @@ def test_whatever_a_file_holds_is_counted(tmp_path: Path) -> None:
         (mixed_words, 256, 64, 1, 16), (mixed_words, 256, 8, 1, 64), (mixed_experts, 2048, 512, 4, 1),
         (many_experts, 256, 8, 1, 64), (wide, 512, 512, 1, 1), (many_experts, 1024, 512, 2, 1),
         *((partial(row, name, "F32"), 1024, 512, 2, 1) for name in ROWS.values()),
+        *((partial(encoder, name), 512, 512, 2, 1) for name in ENCODERS),
     ],
 )  # fmt: skip
 def test_the_buffers_are_no_less_than_what_is_allocated(

@@ -16,6 +16,7 @@ from engine.load import EngineOptions, load_engine
 from engine.text import open_text
 from tests.appliance.api.test_serve import Server, serving
 from tests.engine.test_embedding import MACHINE, made
+from tests.families.encoders import write
 
 TEXTS = ["The bird sings.", "A river, nine hundred things and the morning", "x"]
 
@@ -104,3 +105,26 @@ def test_other_models_and_other_people_are_refused(server: Server) -> None:
         server.client().embeddings.create(model="somebody", input="a")
     with pytest.raises(openai.AuthenticationError):
         server.client(api_key="nobody").embeddings.create(model="embedder", input="a")
+
+
+def test_an_encoder_is_served_for_vectors_alone(tmp_path: Path) -> None:
+    """Words become ids by WordPiece, with the tokens that begin and end a text; a text may fill the context."""
+    write("bert", tmp_path / "m.gguf", 2, changed={"general.name": "encoder"})
+    ids = open_text(read_gguf(tmp_path / "m.gguf")).encode("Hello word7!", True, True)
+    engine = load_engine(tmp_path / "m.gguf", EngineOptions(256, 1, 1, spec_type="none"), MACHINE)
+    wanted = [engine.embed(some) for some in (ids, [5] * 128)]
+    engine.shutdown()
+    with serving(tmp_path, tmp_path / "m.gguf", "--alias", "encoder") as server:
+        client = server.client()
+        for text, vector in zip(("Hello word7!", [5] * 128), wanted, strict=True):
+            got = client.embeddings.create(model="encoder", input=text)
+            assert vector is not None and np.array_equal(np.array(got.data[0].embedding, np.float32), vector)
+        for words, ask in (
+            ("the model knows 128 positions|the context of", lambda: client.embeddings.create(
+                model="encoder", input=[5] * 129)),
+            ("which makes vectors and no text", lambda: client.completions.create(model="encoder", prompt="a")),
+            ("which makes vectors and no text|template", lambda: client.chat.completions.create(
+                model="encoder", messages=[{"role": "user", "content": "a"}])),
+        ):  # fmt: skip
+            with pytest.raises(openai.BadRequestError, match=words):
+                ask()

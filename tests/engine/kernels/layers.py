@@ -48,6 +48,7 @@ class Layer:
         pages = np.array([s.address for s, _, _ in rows], np.int64)
         block = np.zeros(step.N_WORDS, np.int64)
         block[[step.N_ROWS // 8, step.POSITIONS // 8, step.PAGES // 8]] = n, positions.ctypes.data, pages.ctypes.data
+        block[step.SEEN // 8] = positions.ctypes.data
         parts = np.full(parts_bytes(n, self.max_tiles, self.n_heads, vd) // 4, np.nan, np.float32)
         scratch_size = scratch_bytes(self.n_heads, self.n_kv, hd, vd)
         scratch = np.full(scratch_size * n_threads // 4 + 1, np.nan, np.float32)

@@ -73,6 +73,7 @@ class Steps:
         self.block = np.zeros(step.N_WORDS, np.int64)
         self.block[step.N_ROWS // 8] = n
         self.block[[step.POSITIONS // 8, step.PAGES // 8]] = self.positions.ctypes.data, self.pages.ctypes.data
+        self.block[step.SEEN // 8] = self.positions.ctypes.data
         self.threads = threads
 
     def run(self, op: object, *words: int | float) -> None:

@@ -15,6 +15,7 @@ from benchmarks.peer_logits import peer_log_probs
 from engine.load import EngineOptions, load_engine
 from engine.models.registry import ARCHITECTURES
 from tests.families import FAMILIES
+from tests.families.encoders import ENCODERS
 from tests.families.stored import Truth, ids_of, question, write
 from tests.reference import Reference
 
@@ -88,4 +89,5 @@ def test_behind_many_windows_ours_are_llama_cpps_logits(tmp_path: Path) -> None:
 
 
 def test_every_architecture_has_a_row() -> None:
-    assert set(ARCHITECTURES) - {family.arch for family in FAMILIES.values()} == set()
+    rows = [*FAMILIES.values(), *ENCODERS.values()]
+    assert set(ARCHITECTURES) - {row.arch for row in rows} == set()
