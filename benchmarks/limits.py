@@ -68,7 +68,7 @@ _AT_ONCE = (8, 0)
 
 
 def cost(type_name: str, level: str) -> Cost | None:
-    """The count for a type on a level of engine/kernels/isa.py; None for float types."""
+    """The count for a type on a level of engine/kernels/isa.py; None for floats and for types of looked-up grids."""
     if type_name not in _TYPES:
         return None
     kind, times, others = _TYPES[type_name]

@@ -17,7 +17,7 @@ from engine.tokenizer.scores import checked_scores
 from engine.tokenizer.splitters import LINES, splitter
 from engine.tokenizer.spm import SpmEncoder
 from engine.tokenizer.ugm import UgmEncoder
-from engine.tokenizer.vocab import Vocab, flag
+from engine.tokenizer.vocab import Vocab, flag, kind_of_tokenizer
 from engine.tokenizer.wordpiece import WordPieceEncoder
 
 MARKS = tuple(map(chr, range(0xFDD0, 0xFDF0)))  # Unicode promises that these will never be characters
@@ -94,9 +94,7 @@ def open_text(gguf: GgufFile) -> Text:
     template = keys.get("tokenizer.chat_template")
     if template is not None and not isinstance(template, str):
         raise BadModelFile("tokenizer.chat_template is not a text; the file was converted wrongly")
-    model = keys.get("tokenizer.ggml.model")
-    open_kind = _OPEN.get(model, _open_bpe) if isinstance(model, str) else _open_bpe
-    text = Text(*open_kind(gguf), template)
+    text = Text(*_OPEN.get(kind_of_tokenizer(keys), _open_bpe)(gguf), template)
     for_tools = keys.get("tokenizer.chat_template.tool_use")  # a second template that some families have
     text.tool_template = for_tools if isinstance(for_tools, str) else None
     return text

@@ -31,22 +31,27 @@ NAMED = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
 """The kinds that are found in a text by their name."""
 
 
+def kind_of_tokenizer(metadata: Mapping[str, object]) -> str:
+    """One of MODELS; BadModelFile where there is none, UnsupportedModel for others."""
+    model = metadata.get("tokenizer.ggml.model")
+    if not isinstance(model, str):
+        raise BadModelFile(
+            "the model file has no tokenizer (the key tokenizer.ggml.model is missing); use a file "
+            "that was converted with its tokenizer"
+        )
+    if model not in MODELS:
+        known = ", ".join(f"{kind!r} ({name})" for kind, (name, _) in MODELS.items())
+        raise UnsupportedModel(
+            f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); this version reads {known}"
+        )
+    return model
+
+
 class Vocab:
     """Ids and their bytes. Raises BadModelFile or UnsupportedModel for a vocabulary that contradicts itself."""
 
     def __init__(self, metadata: Mapping[str, object], *, add_bos_default: bool = False) -> None:
-        model = metadata.get("tokenizer.ggml.model")
-        if not isinstance(model, str):
-            raise BadModelFile(
-                "the model file has no tokenizer (the key tokenizer.ggml.model is missing); use a file "
-                "that was converted with its tokenizer"
-            )
-        if model not in MODELS:
-            known = ", ".join(f"{kind!r} ({name})" for kind, (name, _) in MODELS.items())
-            raise UnsupportedModel(
-                f"the model file's tokenizer is of kind {model[:40]!r} (tokenizer.ggml.model); "
-                f"this version reads {known}"
-            )
+        model = kind_of_tokenizer(metadata)
         silent = MODELS[model][1]
         self.model = model
         self.tokens = _strings(metadata, "tokenizer.ggml.tokens")

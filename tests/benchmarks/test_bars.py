@@ -101,11 +101,15 @@ def test_attention_stands_by_depth_and_q8_0_may_not_be_slower() -> None:
     assert [bar.value for bar in every_bar(result) if "attention" in bar.name] == [1.5]
 
 
+# Floats, and types whose weights are looked up one by one.
+UNBOUND = {"F32", "F16", "BF16", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M"}
+
+
 def test_every_level_and_every_type_of_whole_numbers_has_a_limit() -> None:
     assert {*HALF_WIDTH, *FOUR} <= set(LEVELS)
     for name in TYPES:
         for level in LEVELS:
-            assert (macs_per_cycle(name, level, amd=False) is None) == (name in ("F32", "F16", "BF16"))
+            assert (macs_per_cycle(name, level, amd=False) is None) == (name in UNBOUND)
 
 
 def test_four_bits_are_bound_by_loads_until_two_panels_share_them() -> None:

@@ -65,7 +65,7 @@ def test_a_vocabulary_nobody_can_use_is_a_fault_of_the_file(tmp_path: Path) -> N
 def test_a_file_that_was_shut_is_asked_again(tmp_path: Path) -> None:
     """Rights change without the file's times."""
     path = tiny_llama(tmp_path / "m.gguf")
-    assert "BadModelFile" in as_nobody(lambda: facts_of(path))
+    assert "ModelUnreadable" in as_nobody(lambda: facts_of(path))
     assert facts_of(path).weights_bytes > 0
 
 

@@ -21,10 +21,10 @@ OUTPUT_BYTES = 64 * 40 * 4
 def refusal(data: bytes, path: Path) -> str:
     """What is said about a file with these bytes, in far less than a second."""
     path.write_bytes(data)
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(BadModelFile) as error:
         read_gguf(path)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
     assert str(error.value).startswith(f"'{path.name}': ")
     assert "\n" not in str(error.value)
     return str(error.value)
