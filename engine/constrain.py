@@ -13,6 +13,7 @@ spaces could write them until its limit.
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from engine.tokenizer.vocab import Vocab
 
 MOST_GRAMMAR = 1 << 20  # characters; compiling costs far more than reading
 MOST_LOOKS = 200  # parts of a wrong schema that are compiled to find the one to blame
+MOST_FORCED = 4096  # bytes without a choice; a circle of required parts forces without end, until the package gives up
 # Where a schema holds schemas: by name, in a list, alone.
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions")
 _IN_LIST = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -34,6 +36,8 @@ def json_schema(schema: object) -> str:
     """The grammar of JSON texts that fit a JSON Schema (an object or a bool)."""
     from llguidance import LLMatcher
 
+    if isinstance(schema, bool):  # the package takes these only inside others
+        schema = {} if schema else {"enum": []}
     return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides={"whitespace_flexible": False})
 
 
@@ -63,7 +67,27 @@ def check(grammar: str) -> str:
     if len(grammar) > MOST_GRAMMAR:
         return f"it has {len(grammar):,} characters; {MOST_GRAMMAR:,} are the most"
     is_wrong, said = LLMatcher.validate_grammar_with_warnings(grammar)
-    return " ".join(said[0].split())[:300] if is_wrong else ""
+    return " ".join(said[0].split())[:300] if is_wrong else _fault_at_start(grammar)
+
+
+def _fault_at_start(grammar: str) -> str:
+    """What shows only when a text is begun, over bytes instead of a model's tokens: rules that go round in a circle."""
+    from llguidance import LLMatcher
+
+    matcher = LLMatcher(_bytes(), grammar, log_level=0)
+    mask = np.zeros((_bytes().vocab_size + 31) // 32, np.uint32)
+    matcher.unsafe_compute_mask_ptr(address_of(mask), mask.nbytes)
+    forced = [] if matcher.is_error() else matcher.compute_ff_tokens()
+    if len(forced) > MOST_FORCED:
+        matcher.consume_token(forced[0])
+    return "no text fits it, or none that ends: its parts refer to each other in a circle" if matcher.is_error() else ""
+
+
+@cache
+def _bytes() -> Any:
+    from llguidance import LLTokenizer
+
+    return LLTokenizer("byte")
 
 
 def check_schema(schema: object) -> tuple[str, str]:
@@ -183,5 +207,6 @@ class Rule:
         return self.failure is not None or bool(self._matcher.is_stopped())
 
     def _fail(self) -> None:
-        said = " ".join(self._matcher.get_error().split())[:200] or "no token may follow"
+        said = " ".join(self._matcher.get_error().partition("<state>")[0].split())[:200]
+        said = "no token may follow" if said in ("", "NoExtensionBias") else said
         self.failure = EngineFailed(f"the grammar became too hard to keep to, so there is no answer: {said}")

@@ -36,7 +36,7 @@ class Layer:
         norms = (s.head_dim, s.head_dim) if at.has("attn_q_norm") else None
         self.attention = Attention.claim(at, s, norms=norms, biased="qkv" if at.has("attn_q", "bias") else "")
         self.ffn_norm = at.vector("post_attention_norm", s.n_embd)
-        self.ffn = feed_forward(at, s, has_favour=True)
+        self.ffn = feed_forward(at, s, has_favour=s.routing.is_sigmoid)
         self.shared = shared_expert(at, s)
 
 

@@ -38,8 +38,9 @@ class Choices:
 
     def last_mode(self, n_ctx: int) -> str:
         """The load mode that is left when memory is short: what needs least, and of equals what is faster."""
-        if self.asked == "stream":
-            return "stream"
+        request = self.needs.request
+        if self.asked == "stream" or (request.expert_cache and self.needs.facts.experts and self.asked == "auto"):
+            return "stream"  # who asks for a cache of experts means a stream: what does not fit is refused, not mapped
         return min(("stream", "mmap"), key=lambda mode: self.needs.least(mode, n_ctx))
 
     def context(self) -> Choice[int]:

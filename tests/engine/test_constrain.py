@@ -128,11 +128,21 @@ def test_choices_and_grammars_are_kept_to(real: tuple[Text, Grammars]) -> None:
         ({"properties": {"q": {"$ref": "#/nowhere"}}}, "nowhere", "properties.q"),
         ({"properties": {"q": {"type": "string", "pattern": "(a"}}}, "unclosed group", "properties.q"),
         ({"type": "string", "format": "colour"}, "colour", ""),
+        (False, "nsatisfiable", ""),
+        ({"type": "object", "required": ["a"], "properties": {"a": False}}, "nsatisfiable", ""),
+        ({"$ref": "#"}, "circle", ""),
+        ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "circle", "$defs.a"),
+        ({"type": "object", "properties": {"n": {"$ref": "#"}}, "required": ["n"]}, "circle", "properties.n"),
     ],
 )
 def test_a_schema_that_cannot_be_kept_to_is_refused_with_its_place(schema: Any, words: str, path: str) -> None:
     wrong, found = check_schema(schema)
     assert words in wrong and "\n" not in wrong and found == path
+
+
+@pytest.mark.parametrize("schema", [True, {}, {"properties": {"n": {"$ref": "#"}}}, {"const": "ab" * 9000}])
+def test_a_schema_that_is_wide_deep_or_long_is_no_circle(schema: Any) -> None:
+    assert check_schema(schema) == ("", "")
 
 
 def test_wrong_grammars_are_told_in_one_line(real: tuple[Text, Grammars]) -> None:

@@ -54,6 +54,7 @@ def test_scores_that_a_file_does_not_name_follow_from_the_bias_of_the_choice(tmp
     [
         ("deepseek2-v3", "expert_gating_func", 4, "expert_gating_func is 4; 1 .softmax., 2"),
         ("deepseek2-v3", "expert_gating_func", 1, r"belong to no known part .*exp_probs_b.bias"),
+        ("glm4moe", "expert_gating_func", 1, r"belong to no known part .*exp_probs_b.bias"),
         ("deepseek2-v3", "expert_group_count", 5, "expert_group_count 5 and expert_group_used_count 2 do not fit 16"),
         ("deepseek2-v3", "expert_group_count", 16, "expert_group_count 16 and expert_group_used_count 2 do not fit"),
         ("deepseek2-v3", "expert_group_used_count", 5, "expert_group_used_count is 5; 0 to 4"),

@@ -41,7 +41,7 @@ def sparse(dense: ModelFacts) -> ModelFacts:
 
 def planned(facts: ModelFacts, budget: int, **request: object) -> Plan:
     machine = Machine(budget, None, 2, (0, 1), None)
-    return assess(facts, machine, PlanRequest(1024, load_mode="stream", **request))  # type: ignore[arg-type]
+    return assess(facts, machine, PlanRequest(1024, **{"load_mode": "stream"} | request))  # type: ignore[arg-type]
 
 
 def test_every_byte_of_room_is_a_byte_less_from_disk(dense: ModelFacts) -> None:
@@ -112,6 +112,7 @@ def test_a_cache_that_was_asked_for_and_has_no_room_is_refused_with_the_largest_
     most = int(re.search(r"--cache-mb (\d+) would fit", made.reason)[1])  # type: ignore[index]
     assert planned(sparse, 2 * GIB, expert_cache=most * MIB).fits
     assert not planned(sparse, 2 * GIB, expert_cache=(most + 1) * MIB).fits
+    assert planned(sparse, 2 * GIB, expert_cache=3 * GIB, load_mode="auto").load_mode == "stream", "no map"
     whole = planned(sparse, 64 * GIB, expert_cache=1 << 44)
     assert (whole.expert_cache_bytes, whole.stream_bytes_per_token) == (EXPERTS.n_bytes, 0)
 
