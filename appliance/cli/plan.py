@@ -142,7 +142,13 @@ def _model(path: Path, settings: Settings, machine: Machine) -> dict[str, Any]:
     numbers = {name: getattr(seen.plan, name) if seen.plan else None for name in names}
     size = seen.facts.file_bytes if seen.facts else None
     return {"file": path.name, "verdict": seen.verdict, "reason": seen.reason, "size": size, **numbers,
-            "cached": cached_share(path)}  # fmt: skip
+            "disk_rate": _disk_rate(seen), "cached": cached_share(path)}  # fmt: skip
+
+
+def _disk_rate(seen: Look) -> str | None:
+    """Whether the disk's speed was measured or assumed, where a plan goes by it."""
+    rows = seen.plan.rows if seen.plan else ()
+    return next((row.provenance for row in rows if row.name == "disk_bytes_per_s"), None)
 
 
 def _rank_of(model: dict[str, Any]) -> tuple[int, float, str]:
@@ -162,6 +168,8 @@ def _table(models: list[dict[str, Any]], title: str) -> str:
         pace = _pace(model["tok_s"]) if model["fit"] not in ("no", None) else "-"
         rows.append([safe(model["file"], 60), sizes[0], n_ctx, *sizes[1:], pace, _fit(model)])
     reasons = [model["reason"] for model in models if model["fit"] in WORDS]
+    if any(model["fit"] in ("streams", "hopeless") and model["disk_rate"] != "measured" for model in models):
+        reasons.append("The disk's speed is assumed, and with it what streams; colibri plan DIR --measure measures it.")
     return "\n".join([title, columns(rows, right=(1, 2, 3, 4, 5, 6)), *reasons])
 
 

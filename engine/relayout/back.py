@@ -11,13 +11,13 @@ from engine.gguf.reader import GgufFile, parse_gguf
 from engine.gguf.scattered import HEADER, PREFIX, is_scattered
 from engine.relayout.copy import VERSION, places
 from engine.relayout.source import Progress, Source
-from engine.relayout.target import RelayoutFailed, counter, new_file
+from engine.relayout.target import counter, new_file
 
 ZEROS = bytes(1 << 16)
 
 
 def write_back(copy: GgufFile, out: Path, on_progress: Progress) -> None:
-    """Write the old file and compare its SHA-256; BadModelFile or RelayoutFailed for a copy that is damaged."""
+    """Write the old file and compare its SHA-256; BadModelFile for a copy that is damaged."""
     name = quoted(copy.path.name, 120)
     if not is_scattered(copy):
         raise UsageError(f"{name} was not laid out by colibri relayout; there is no way back to go")
@@ -38,7 +38,7 @@ def write_back(copy: GgufFile, out: Path, on_progress: Progress) -> None:
                         whole.write(chunk)
             whole.fill(n_bytes)
         if whole.digest() != copy.metadata.get(PREFIX + "sha256"):
-            raise RelayoutFailed(f"{name} does not give back the file it was made from; it is damaged")
+            raise BadModelFile(f"{name} does not give back the file it was made from; it is damaged")
 
 
 class _Hashing:
