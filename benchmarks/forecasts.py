@@ -4,9 +4,9 @@
 
 Each case plans, loads, fills the contexts of all its sequences and then decodes, in a process of its own in a control
 group of its own (root only), after a short run that compiles what is missing. The peak of private memory is sampled 20
-times a second. A disk's speed changes from minute to minute (0.9 to 1.6 GB/s were seen of one): it is measured right
-before decoding. All cases together go to benchmarks/results/<machine>.json and docs/plan.md. Not here: peers
-(bigger_than_ram.py).
+times a second. The speed of a disk and of a memory that neighbours share changes from minute to minute (0.9 to 1.6 GB/s
+and 31 to 52 were seen of one machine): both are measured right before decoding. All cases together go to
+benchmarks/results/<machine>.json and docs/plan.md. Not here: peers (bigger_than_ram.py).
 """
 
 import argparse
@@ -89,8 +89,11 @@ def child(case: Case, is_rehearsal: bool) -> None:
     while reading := [text for text in texts if text.phase == "prefill"]:
         engine.step_many(reading)
     print("filled", flush=True)
-    if rate := float(sys.stdin.readline()):
+    rate, memory = map(float, sys.stdin.readline().split())
+    if rate:
         machine = replace(machine, disk_rate=Rate(rate, "right before", "measured"))
+    if memory:
+        machine = replace(machine, memory_rate=Rate(memory, "right before", "measured"))
     times = []
     for _ in range(STEPS):
         start = time.perf_counter()
@@ -114,7 +117,8 @@ def measured(case: Case, is_rehearsal: bool = False) -> dict[str, Any]:
         assert process.stdin is not None and process.stdout is not None
         peak = PrivatePeak(process.pid)
         if process.stdout.readline().strip() == "filled":
-            process.stdin.write(f"{read_bytes_s(path, RATE_S) or 0}\n")
+            memory = read_gbps(default_threads(read_machine()), of=statistics.median) or 0.0
+            process.stdin.write(f"{read_bytes_s(path, RATE_S) or 0} {memory * 1e9}\n")
             process.stdin.flush()
         out = process.stdout.read()
         process.wait()
@@ -130,7 +134,7 @@ def measured(case: Case, is_rehearsal: bool = False) -> dict[str, Any]:
 
 def measure_rates(path: Path) -> None:
     threads = default_threads(read_machine())
-    memory, read = read_gbps(threads), read_bytes_s(path, 2.0)
+    memory, read = read_gbps(threads, of=statistics.median), read_bytes_s(path, 2.0)
     keep(DATA, memory=(threads, memory * 1e9) if memory else None, read=(path, read) if read else None)
 
 

@@ -19,6 +19,7 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from appliance.cli.ceilings import read_gbps
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _measure(file: Path, settings: Settings) -> None:
     """A disk that cannot be measured past the page cache stays assumed, and the plan's row says so."""
     threads = settings.threads or default_threads(read_machine())
-    memory, read = read_gbps(threads), read_bytes_s(file)
+    memory, read = read_gbps(threads, of=median), read_bytes_s(file)
     keep(settings.data_dir, memory=(threads, memory * 1e9) if memory else None, read=(file, read) if read else None)
 
 
