@@ -20,25 +20,6 @@ VECTORS = ROOT / "tests" / "vectors" / "quants.json"
 GRIDS = ROOT / "engine" / "quants" / "grids.py"
 # The package's class, and what its values are multiplied with here.
 TABLES = {"IQ2_XXS": 1, "IQ2_XS": 1, "IQ2_S": 1, "IQ3_XXS": 1, "IQ3_S": 1, "IQ1_S": 8}
-HEAD = '''"""The tables of weights that the IQ1, IQ2 and IQ3 formats choose from, as data. Not here: their formats.
-
-An entry is eight weights (IQ3: four) of a few sizes; here are the sizes' indices, low bits first, in base 85. Those of
-IQ1 are eight times its values. Written by scripts/gguf_package.py from the `gguf` package (MIT licence).
-"""
-
-import base64
-
-
-def _words(count: int, weights: tuple[int, ...], width: int, text: str) -> tuple[int, ...]:
-    """`count` entries as whole numbers, a byte for each weight."""
-    n_bits = (len(weights) - 1).bit_length()
-    packed = int.from_bytes(base64.b85decode("".join(text.split())), "little")
-    mask, words = (1 << n_bits) - 1, []
-    for _ in range(count):
-        words.append(sum(weights[packed >> n_bits * i & mask] % 256 << 8 * i for i in range(width)))
-        packed >>= n_bits * width
-    return tuple(words)
-'''
 
 
 def table(kind: Any, name: str, times: int) -> str:
@@ -55,9 +36,11 @@ def table(kind: Any, name: str, times: int) -> str:
 def main() -> None:
     from gguf import GGMLQuantizationType, quants
 
-    parts = [table(getattr(quants, name), name.removesuffix("_S") if name == "IQ1_S" else name, times)
-             for name, times in TABLES.items()]  # fmt: skip
-    GRIDS.write_text(HEAD + "".join(parts))
+    # What stands before the tables stays as it is.
+    parts = [GRIDS.read_text().partition("\n\n\nIQ2_XXS")[0] + "\n"]
+    parts += [table(getattr(quants, name), name.removesuffix("_S") if name == "IQ1_S" else name, times)
+              for name, times in TABLES.items()]  # fmt: skip
+    GRIDS.write_text("".join(parts))
     found = {}
     for name in TYPES:
         raw = sample(name)

@@ -64,11 +64,10 @@ class Attention:
     def record(
         self, parts: "Parts", n: "Act", i: int, table: "Buffer | None", *, neox: bool = False,
         scale: float | None = None, window: int = 0, soft_cap: float = 0.0, post_norm: "Vector | None" = None,
-        residual_scale: float = 1.0,
     ) -> None:  # fmt: skip
         """x += attention of `n` in layer i; by default scores are divided by sqrt(head_dim). Without a `table` nothing
-        turns; `neox`: halves turn, not neighbours; `window`, `soft_cap`: see Parts.attention; `post_norm`,
-        `residual_scale`: what joins x is normalised, is multiplied."""
+        turns; `neox`: halves turn, not neighbours; `window`, `soft_cap`: see Parts.attention; `post_norm`:
+        what joins x is normalised."""
         columns = (0, self.widths[0], self.widths[0] + self.widths[1])
         for matrix, bias, column in zip(self.inputs, self.biases, columns, strict=False):
             parts.matmul(matrix, n, parts.qkv, parts.ld_qkv, column, bias=bias)
@@ -86,5 +85,5 @@ class Attention:
             i, table, attended, neox=neox, scale=scale, window=window, soft_cap=soft_cap, head_norms=head_norms,
             sub_norm=self.sub_norm, sinks=self.sinks,
         )  # fmt: skip
-        parts.add_product(self.o, attended, bias=self.o_bias, post_norm=post_norm, scale=residual_scale)
+        parts.add_product(self.o, attended, bias=self.o_bias, post_norm=post_norm)
         parts.program.barrier()

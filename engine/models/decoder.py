@@ -1,4 +1,4 @@
-"""What all decoders share: embedding, layers, last norm, output. Not here: the layers, which are the families' own.
+"""What all decoders share: embedding, layers, last norm, output. Not here: what a layer is made of.
 
     x = embed(tokens)        open
     x = layer(x) for each    the family's `record`
@@ -28,6 +28,8 @@ class Decoder:
 
     layer: ClassVar[type[Any]]
     """Of one layer: made of its claims and the shape, with its experts, if any, as `ffn`."""
+    is_neox: ClassVar[bool] = True
+    """Whether rotation turns the halves of a head, not neighbours."""
     has_layer_norm: ClassVar[bool] = False
     """Whether the last norm is one that centres."""
 
@@ -60,8 +62,16 @@ class Decoder:
         return self._expert_places
 
     def record(self, parts: "Parts") -> None:
-        """The forward pass of a step, up to the tokens of its output rows."""
-        raise NotImplementedError
+        """The forward pass of a step, up to the tokens of its output rows: in each layer x += attention(norm(x)) and
+        x += ffn(norm(x)). A family that does otherwise has its own."""
+        table = parts.rotation(self.rope_factors)
+        self.open(parts)
+        for i, w in enumerate(self.layers):
+            n = parts.norm(w.attn_norm, *w.attention.inputs)
+            w.attention.record(parts, n, i, table, neox=self.is_neox, window=self.shape.window(i))
+            w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
+            parts.layer()
+        self.close(parts)
 
     def open(self, parts: "Parts", scale: float = 0.0) -> None:
         """x = embed(tokens), times `scale` (0: as it is)."""

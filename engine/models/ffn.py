@@ -50,12 +50,12 @@ class Gated:
 
     def record(
         self, parts: "Parts", n: "Act", *, curve: str = "silu", post_norm: "Vector | None" = None,
-        residual_scale: float = 1.0, share: "Vector | None" = None,
+        share: "Vector | None" = None,
     ) -> None:  # fmt: skip
-        """`curve`: silu, gelu or relu2; `post_norm`, `residual_scale`: what joins x is normalised, is multiplied;
-        `share`: it is multiplied by sigmoid(share . n)."""
+        """`curve`: silu, gelu or relu2; `post_norm`: what joins x is normalised; `share`: it is multiplied by
+        sigmoid(share . n)."""
         act = parts.gated(self.gate, self.up, n, self.down, curve=curve, norm=self.sub_norm, share=share)
-        parts.add_product(self.down, act, post_norm=post_norm, scale=residual_scale)
+        parts.add_product(self.down, act, post_norm=post_norm)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ which is a quant type like any other.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from engine.errors import UnsupportedModel
 from engine.models.attention import Attention
@@ -24,9 +23,6 @@ from engine.models.keys import MAX_CTX, MAX_WIDTH, Keys
 from engine.models.routing import Routing
 from engine.models.shape import DecoderShape, mixture, rope_scaling
 from engine.models.windows import windows
-
-if TYPE_CHECKING:
-    from engine.models.parts import Parts
 
 LIMIT = 7.0
 
@@ -53,14 +49,3 @@ class Layer:
 
 class Model(Decoder):
     layer = Layer
-
-    def record(self, parts: "Parts") -> None:
-        table = parts.rotation()
-        self.open(parts)
-        for i, w in enumerate(self.layers):
-            n = parts.norm(w.attn_norm, *w.attention.inputs)
-            window = self.shape.windows[i] if self.shape.windows else 0
-            w.attention.record(parts, n, i, table, neox=True, window=window)
-            w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
-            parts.layer()
-        self.close(parts)

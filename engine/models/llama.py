@@ -10,17 +10,12 @@ and k permuted so that rotation turns neighbours, not halves. InternLM 1 has bia
 window in all layers. Not here: experts that all rows go through.
 """
 
-from typing import TYPE_CHECKING
-
 from engine.models.attention import Attention, biased_in
 from engine.models.claims import Scope
 from engine.models.decoder import Decoder
 from engine.models.ffn import feed_forward
 from engine.models.keys import MAX_CTX, MAX_EXPERTS, MAX_WIDTH, Keys
 from engine.models.shape import DecoderShape, mixture
-
-if TYPE_CHECKING:
-    from engine.models.parts import Parts
 
 
 def read(keys: Keys) -> DecoderShape:
@@ -41,13 +36,4 @@ class Layer:
 
 class Model(Decoder):
     layer = Layer
-
-    def record(self, parts: "Parts") -> None:
-        table = parts.rotation(self.rope_factors)
-        self.open(parts)
-        for i, w in enumerate(self.layers):
-            n = parts.norm(w.attn_norm, *w.attention.inputs)
-            w.attention.record(parts, n, i, table, window=self.shape.window(i))
-            w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
-            parts.layer()
-        self.close(parts)
+    is_neox = False

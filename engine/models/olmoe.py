@@ -9,8 +9,6 @@
 Muennighoff et al. 2024 (arXiv:2409.02060). Rotation turns halves, not neighbours. Not here: shared experts.
 """
 
-from typing import TYPE_CHECKING
-
 from engine.models.attention import Attention
 from engine.models.claims import Scope
 from engine.models.decoder import Decoder
@@ -18,9 +16,6 @@ from engine.models.ffn import ExpertLayer
 from engine.models.keys import MAX_WIDTH, Keys
 from engine.models.routing import Routing
 from engine.models.shape import DecoderShape, mixture
-
-if TYPE_CHECKING:
-    from engine.models.parts import Parts
 
 
 def read(keys: Keys) -> DecoderShape:
@@ -39,12 +34,3 @@ class Layer:
 
 class Model(Decoder):
     layer = Layer
-
-    def record(self, parts: "Parts") -> None:
-        table = parts.rotation(self.rope_factors)
-        self.open(parts)
-        for i, w in enumerate(self.layers):
-            w.attention.record(parts, parts.norm(w.attn_norm, *w.attention.inputs), i, table, neox=True)
-            w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
-            parts.layer()
-        self.close(parts)

@@ -190,20 +190,20 @@ class Parts:
         )  # fmt: skip
 
     def add_product(
-        self, m: Matrix, act: Act, *, bias: Vector | None = None, post_norm: Vector | None = None, scale: float = 1.0
+        self, m: Matrix, act: Act, *, bias: Vector | None = None, post_norm: Vector | None = None
     ) -> None:
-        """x += scale * (act m^T (+ bias)), an RMS norm before that with a `post_norm`; a barrier must follow."""
+        """x += act m^T (+ bias), an RMS norm before that with a `post_norm`; a barrier must follow."""
         k = self.shape.n_embd
-        if post_norm is None and scale == 1.0:
+        if post_norm is None:
             self.matmul(m, act, self.x, k, add=True, bias=bias)
             return
-        assert post_norm is None or post_norm.k == k, (m.name, k)
+        assert post_norm.k == k, (m.name, k)
         y = self.room("joining", k, "floats", self.max_rows * k * 4)
         self.matmul(m, act, y, k, bias=bias)
         self.program.barrier()
         self.program.add(
-            joined, self.x.address, y.address, k, post_norm.address if post_norm else 0, float(self.shape.eps),
-            float(scale), self.scratch.address, self.scratch_bytes, counter=True,
+            joined, self.x.address, y.address, k, post_norm.address, float(self.shape.eps), self.scratch.address,
+            self.scratch_bytes, counter=True,
         )  # fmt: skip
 
     def plain(self, *readers: Matrix) -> Act:

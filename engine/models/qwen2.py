@@ -8,17 +8,12 @@
 Qwen team 2024 (arXiv:2407.10671). Rotation turns halves, not neighbours.
 """
 
-from typing import TYPE_CHECKING
-
 from engine.models.attention import Attention
 from engine.models.claims import Scope
 from engine.models.decoder import Decoder
 from engine.models.ffn import Gated
 from engine.models.keys import Keys
 from engine.models.shape import DecoderShape
-
-if TYPE_CHECKING:
-    from engine.models.parts import Parts
 
 
 def read(keys: Keys) -> DecoderShape:
@@ -35,12 +30,3 @@ class Layer:
 
 class Model(Decoder):
     layer = Layer
-
-    def record(self, parts: "Parts") -> None:
-        table = parts.rotation(self.rope_factors)
-        self.open(parts)
-        for i, w in enumerate(self.layers):
-            w.attention.record(parts, parts.norm(w.attn_norm, *w.attention.inputs), i, table, neox=True)
-            w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
-            parts.layer()
-        self.close(parts)

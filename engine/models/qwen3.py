@@ -10,17 +10,12 @@
 Qwen team 2025 (arXiv:2505.09388). Rotation turns halves, not neighbours.
 """
 
-from typing import TYPE_CHECKING
-
 from engine.models.attention import Attention
 from engine.models.claims import Scope
 from engine.models.decoder import Decoder
 from engine.models.ffn import feed_forward
 from engine.models.keys import MAX_EXPERTS, MAX_WIDTH, Keys
 from engine.models.shape import DecoderShape, mixture
-
-if TYPE_CHECKING:
-    from engine.models.parts import Parts
 
 
 def read(keys: Keys) -> DecoderShape:
@@ -41,12 +36,3 @@ class Layer:
 
 class Model(Decoder):
     layer = Layer
-
-    def record(self, parts: "Parts") -> None:
-        table = parts.rotation(self.rope_factors)
-        self.open(parts)
-        for i, w in enumerate(self.layers):
-            w.attention.record(parts, parts.norm(w.attn_norm, *w.attention.inputs), i, table, neox=True)
-            w.ffn.record(parts, parts.norm(w.ffn_norm, *w.ffn.inputs))
-            parts.layer()
-        self.close(parts)
