@@ -4,9 +4,10 @@
 
 Each case plans, loads, fills the contexts of all its sequences and then decodes, in a process of its own in a control
 group of its own (root only), after a short run that compiles what is missing. The peak of private memory is sampled 20
-times a second. The speed of a disk and of a memory that neighbours share changes from minute to minute (0.9 to 1.6 GB/s
-and 31 to 52 were seen of one machine): both are measured right before decoding. All cases together go to
-benchmarks/results/<machine>.json and docs/plan.md. Not here: peers (bigger_than_ram.py).
+times a second. The speed of a disk and of a memory that neighbours share changes within seconds (0.9 to 1.6 GB/s and 24
+to 52 were seen of one machine): both are measured before each of five rounds of decoding, and the forecast from the
+medians of the rates stands against the median of the rounds. All cases together go to benchmarks/results/<machine>.json
+and docs/plan.md. Not here: peers (bigger_than_ram.py).
 """
 
 import argparse
@@ -31,7 +32,7 @@ from engine.budget import MIB, Rate
 
 PAGE = Path(__file__).parents[1] / "docs" / "plan.md"
 MARK, END = "<!-- forecasts -->\n", "<!-- /forecasts -->"
-STEPS = 12
+ROUNDS, STEPS = 5, 12
 RATE_S = 1.0
 SKIPPED = 3  # steps until a stream is in its stride
 DATA = Path("~/.local/share/colibri").expanduser()
@@ -83,27 +84,32 @@ def child(case: Case, is_rehearsal: bool) -> None:
         type_v=case.kv, n_parallel=case.parallel, spec_type="none", is_served=True,
     )  # fmt: skip
     engine = load_engine(path, options, machine)
-    depth, n_vocab = 4 if is_rehearsal else made.n_ctx - STEPS - 2, engine.info.n_vocab
+    n_rounds = 1 if is_rehearsal else ROUNDS
+    depth, n_vocab = 4 if is_rehearsal else made.n_ctx - n_rounds * STEPS - 2, engine.info.n_vocab
     prompts = [[(j * 7919 + i * 104729 + 11) % n_vocab for j in range(depth)] for i in range(case.parallel)]
-    texts = [engine.open(ids, Sampling(temperature=0.0), STEPS + 2) for ids in prompts]
+    texts = [engine.open(ids, Sampling(temperature=0.0), n_rounds * STEPS + 2) for ids in prompts]
     while reading := [text for text in texts if text.phase == "prefill"]:
         engine.step_many(reading)
-    print("filled", flush=True)
-    rate, memory = map(float, sys.stdin.readline().split())
-    if rate:
-        machine = replace(machine, disk_rate=Rate(rate, "right before", "measured"))
+    rates, speeds = [], []
+    for _ in range(n_rounds):
+        print("ready", flush=True)
+        rates.append(tuple(map(float, sys.stdin.readline().split())))
+        times = []
+        for _ in range(STEPS):
+            start = time.perf_counter()
+            engine.step_many(texts)
+            times.append(time.perf_counter() - start)
+        speeds.append(case.parallel / statistics.mean(times[SKIPPED:]))
+    disk, memory = (statistics.median(column) for column in zip(*rates, strict=True))
+    if disk:
+        machine = replace(machine, disk_rate=Rate(disk, "right before", "measured"))
     if memory:
         machine = replace(machine, memory_rate=Rate(memory, "right before", "measured"))
-    times = []
-    for _ in range(STEPS):
-        start = time.perf_counter()
-        engine.step_many(texts)
-        times.append(time.perf_counter() - start)
     planned = {row.name: row.value for row in plan(gguf, shape, machine, request).rows}
     print(json.dumps({
         "load_mode": engine.info.load_mode, "planned_private": made.private_bytes, "bound": made.bound,
-        "planned_tok_s": planned["tok_s_full"], "tok_s": case.parallel / statistics.mean(times[SKIPPED:]),
-        "disk_gb_s": round(rate / 1e9, 2),
+        "planned_tok_s": planned["tok_s_full"], "tok_s": statistics.median(speeds),
+        "disk_gb_s": round(disk / 1e9, 2), "memory_gb_s": round(memory / 1e9, 1), "tok_s_of_rounds": speeds,
     }))  # fmt: skip
 
 
@@ -116,16 +122,17 @@ def measured(case: Case, is_rehearsal: bool = False) -> dict[str, Any]:
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdin is not None and process.stdout is not None
         peak = PrivatePeak(process.pid)
-        if process.stdout.readline().strip() == "filled":
-            memory = read_gbps(default_threads(read_machine()), of=statistics.median) or 0.0
-            process.stdin.write(f"{read_bytes_s(path, RATE_S) or 0} {memory * 1e9}\n")
-            process.stdin.flush()
-        out = process.stdout.read()
+        out = ""
+        for out in process.stdout:
+            if out == "ready\n":
+                memory = read_gbps(default_threads(read_machine()), of=statistics.median) or 0.0
+                process.stdin.write(f"{read_bytes_s(path, RATE_S) or 0} {memory * 1e9}\n")
+                process.stdin.flush()
         process.wait()
         private, kills = peak.stop(), limited.kills
     if process.returncode:
         raise SystemExit(f"{case}: exit code {process.returncode}, {kills} killed")
-    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    found: dict[str, Any] = json.loads(out)
     return asdict(case) | found | {
         "private": private, "private_error": found["planned_private"] / private - 1,
         "tok_s_error": found["planned_tok_s"] / found["tok_s"] - 1, "share_of_limit": private / (case.limit * MIB),

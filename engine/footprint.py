@@ -125,6 +125,12 @@ def macs_of(tensors: Iterable[TensorInfo], is_tied: bool, experts: Experts | Non
     return values["attention"] + values["ffn"] + values["output"] + routed + is_tied * values["embedding"]
 
 
+def attention_macs(shape: DecoderShape, depth: int) -> int:
+    """Multiplications that a token costs to look at `depth` positions, of which a windowed layer sees its window."""
+    seen = sum(min(depth, shape.window(i) or depth) for i in range(shape.n_layers))
+    return seen * shape.n_heads * (shape.head_dim + shape.v_dim)
+
+
 def cache_bytes(
     shape: DecoderShape, n_ctx: int, type_k: str, type_v: str, n_seqs: int = 1, ubatch_size: int = 512
 ) -> int:

@@ -1,6 +1,6 @@
 """How fast a planned model will answer, and what limits it. Not here: measuring (appliance/machine), what is planned.
 
-    seconds of a step = max(bytes from disk / (disk x share),  bytes from RAM / memory + work of further rows)
+    seconds of a step = max(bytes from disk / (disk x share),  bytes from RAM / memory + further rows + attention)
 
 A step moves each of the sequences one token on; the weights are read once for all of them.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.budget import Machine
-from engine.footprint import ModelFacts
+from engine.footprint import ModelFacts, attention_macs
 from engine.planner.residency import Residency, least_slots
 from engine.weights.heat import Heat, chances, heat_path, kept_heat
 
@@ -17,9 +17,10 @@ from engine.weights.heat import Heat, chances, heat_path, kept_heat
 LEAST_READ_SHARE, READ_SHARE_PER_BIT, MOST_READ_SHARE = 0.72, 0.03, 0.96
 # Barriers and small ops of one layer: what a 135M model takes beyond its bytes, 0.9 ms in 30 layers.
 LAYER_S = 30e-6
-# Multiplications per second and thread for rows beyond the first, AVX-512, attention with it: 178e9 of Q4_K with no
-# context, 95 to 115 of Q8_0 and TQ2_0 with 1,000 positions behind each row.
-ROW_MACS = 125e9
+# Multiplications per second and thread, AVX-512: of weights with rows beyond the first (178e9 of Q4_K, less of others),
+# and of queries with keys and of weights with values, in the time that reading the weights does not hide: 28e9 for
+# 4,096 positions in q8_0, 31e9 for 8 x 1,024 in q4_0.
+ROW_MACS, ATTENTION_MACS = 125e9, 30e9
 # Of what the disk gives to readers alone, what a stream gets beside its computing: 0.83 to 1.06 in twelve quiet runs.
 DISK_SHARE = 0.93
 
@@ -35,15 +36,16 @@ class Forecast(NamedTuple):
 
 def forecast(
     facts: ModelFacts, machine: Machine, threads: int, n_seqs: int, mode: str, where: Residency, is_paging: bool,
-    kv_bytes: int = 0, heat: Heat | None = None,
+    depth: int = 0, kv_bytes: int = 0, heat: Heat | None = None,
 ) -> Forecast:  # fmt: skip
-    """`is_paging`: mapped weights do not fit beside the rest; `kv_bytes`: what one sequence has in its cache; `heat`:
-    how much each expert is used."""
+    """`is_paging`: mapped weights do not fit beside the rest; `depth` positions and `kv_bytes` are what each sequence
+    has in its cache; `heat`: how much each expert is used."""
     ram = facts.dense_bytes + facts.weights["norms"] + routed(facts, n_seqs)
     disk = disk_bytes(facts, n_seqs, mode, where, is_paging, heat)
     reading_s = (ram + n_seqs * kv_bytes) / (machine.memory_rate.bytes_s * read_share(facts))
     reading_s += facts.shape.n_layers * LAYER_S
     rows_s = (n_seqs - 1) * facts.macs / (ROW_MACS * threads)
+    rows_s += n_seqs * attention_macs(facts.shape, depth) / (ATTENTION_MACS * threads)
     disk_s = disk / (machine.disk_rate.bytes_s * DISK_SHARE)
     step_s = max(disk_s, reading_s + rows_s)
     bound = "disk" if disk_s == step_s else "memory" if reading_s >= rows_s else "compute"

@@ -177,7 +177,7 @@ class _Planner:
         """Rows of what a token reads and how long that takes."""
         n, memory, disk = self.request.parallel, self.machine.memory_rate, self.machine.disk_rate
         given, heat = (self.facts, self.machine, self.threads, n, mode, where, is_paging), self.request.heat
-        speed, full = forecast(*given, heat=heat), forecast(*given, self.needs.kv(n_ctx) // n, heat)
+        speed, full = forecast(*given, heat=heat), forecast(*given, n_ctx, self.needs.kv(n_ctx) // n, heat)
         each = "each token" if n == 1 else f"each step of {n} sequences"
         private = self.needs.private(mode, n_ctx, where)
         self._add("private_bytes", private, "the worker's own and locked memory at most, the context full", "derived")

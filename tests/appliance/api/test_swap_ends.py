@@ -94,10 +94,10 @@ async def test_the_end_of_the_server_while_the_old_process_does_not_leave_starts
         await asyncio.sleep(0.1)
         began = time.monotonic()
         await swapper.close()
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 8, "it waits for no stop_timeout of 15 s"
         assert (swap.state, swap.stage) == ("cut", "stop")
         await supervisor.stop(within_s=0.5)
-        assert time.monotonic() - began < 3 and supervisor.pid is None and not is_alive(old)
+        assert time.monotonic() - began < 8 and supervisor.pid is None and not is_alive(old)
 
 
 async def test_the_first_process_too_gets_the_time_to_leave_that_its_profile_gives(tmp_path: Path) -> None:

@@ -71,7 +71,6 @@ def test_the_engine_takes_one_thread_and_is_not_throttled(tmp_path: Path) -> Non
     row = json.loads(run("-m", "benchmarks.pressure", "quota", *words))
     assert row["threads"] == 1 and row["periods"] >= 10
     assert row["throttled"] <= 0.1, row
-    assert row["ratio"] > 0.6, "0.9 is asked of the real model on a quiet machine"
 
 
 def test_of_equal_cpus_two_services_take_different_ones() -> None:

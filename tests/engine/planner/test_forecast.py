@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from engine.budget import GIB, MIB, Machine, Rate
-from engine.footprint import Experts, ModelFacts
+from engine.footprint import Experts, ModelFacts, attention_macs
 from engine.gguf.reader import read_gguf
 from engine.models.shape import DecoderShape
 from engine.planner import Plan, PlanRequest, assess
-from engine.planner.forecast import DISK_SHARE, LAYER_S, disk_bytes, read_share, routed
+from engine.planner.forecast import ATTENTION_MACS, DISK_SHARE, LAYER_S, disk_bytes, forecast, read_share, routed
 from engine.planner.residency import RING_BYTES, Residency, least_slots
 from tests.tiny import tiny_llama
 
@@ -167,3 +167,15 @@ def test_the_private_peak_counts_what_the_load_mode_holds(tiny: ModelFacts) -> N
     assert stream.private_bytes == resident.private_bytes, "all of it is pinned"
     half = planned(facts, 700 * MIB)
     assert half.private_bytes == mapped.private_bytes + half.pinned_bytes + half.ring_bytes
+
+
+def test_a_context_costs_its_multiplications_and_a_windowed_layer_those_of_its_window(tiny: ModelFacts) -> None:
+    facts = sized(tiny, 636, 4.86)
+    shape = facts.shape
+    wide = shape.n_heads * (shape.head_dim + shape.v_dim)
+    assert attention_macs(shape, 4096) == 16 * 4096 * wide
+    assert attention_macs(replace(shape, windows=(512, 0) * 8), 4096) == (8 * 512 + 8 * 4096) * wide
+    machine = Machine(16 * GIB, None, 2, (0, 1), None, memory_rate=Rate(MEMORY, "by hand", "measured"))
+    made = [forecast(facts, machine, 2, 4, "resident", NOTHING, False, depth) for depth in (0, 4096)]
+    seconds = 4 * 16 * 4096 * wide / (2 * ATTENTION_MACS)
+    assert 4 / made[1].tok_s - 4 / made[0].tok_s == pytest.approx(seconds)
