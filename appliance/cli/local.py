@@ -135,9 +135,10 @@ class Local:
         return text.encode(prompt, add_special=True, parse_special=True, mark=mark), speech
 
     def generate(self, ids: Sequence[int], sampling: "Sampling", n_predict: int, *, stop: Sequence[str] = (),
-                 n_logprobs: int = 0, shown: Sequence[int] = ()) -> Generator[Event, None, None]:  # fmt: skip
-        """Generate until EOG, a stop string, `n_predict` tokens (-1: no such limit) or the context's end. Special
-        tokens are not text, but those that are `shown`."""
+                 n_logprobs: int = 0, shown: Sequence[int] = (),
+                 ignore_eos: bool = False) -> Generator[Event, None, None]:  # fmt: skip
+        """Generate until EOG (unless ignored), a stop string, `n_predict` tokens (-1: no such limit) or the context's
+        end. Special tokens are not text, but those that are `shown`."""
         n_ctx = self.engine.info.n_ctx
         room = n_ctx - len(ids)
         if room < 1:
@@ -148,7 +149,7 @@ class Local:
         if not ids:
             raise BadInputFile("the prompt has no tokens; give some text")
         n = room if n_predict < 0 else min(n_predict, room)
-        work = _Generation(self, list(ids), sampling, n, tuple(stop), n_logprobs, tuple(shown))
+        work = _Generation(self, list(ids), sampling, n, tuple(stop), n_logprobs, tuple(shown), ignore_eos)
         return self.stream(work.events)
 
     def facts(self) -> dict[str, Any]:
@@ -169,11 +170,13 @@ class _Generation(NamedTuple):
     stop: tuple[str, ...]
     n_logprobs: int
     shown: tuple[int, ...]
+    ignore_eos: bool
 
     def events(self) -> Iterator[Event]:
         from engine.tokenizer.stream import TextStream
 
         engine, vocab = self.local.engine, self.local.text.vocab
+        eog_ids: frozenset[int] = frozenset() if self.ignore_eos else frozenset(vocab.eog_ids)
         stream = TextStream(vocab, stop=self.stop, after=self.ids[-1], shown=self.shown)
         start = first = last = time.perf_counter()
         if self.n_predict == 0:
@@ -181,7 +184,7 @@ class _Generation(NamedTuple):
             return
         n, finish = 0, None
         before = read = engine.spent()
-        seq = engine.open(self.ids, self.sampling, self.n_predict, vocab.eog_ids, self.n_logprobs)
+        seq = engine.open(self.ids, self.sampling, self.n_predict, eog_ids, self.n_logprobs)
         try:
             while finish is None:
                 out = engine.step(seq)
@@ -197,7 +200,7 @@ class _Generation(NamedTuple):
                     n += 1
                     if n == 1:
                         first, read = last, engine.spent()
-                    text = "" if one.token in vocab.eog_ids else stream.push(one.token)
+                    text = "" if one.token in eog_ids else stream.push(one.token)
                     yield Token(one.token, text, one.logprob, one.top)
                     if stream.stopped is not None:
                         finish = "stop"
@@ -275,8 +278,10 @@ def _load(path: Path, settings: Settings, progress: Progress, is_served: bool) -
 
     from appliance.machine.host import read_machine
     from appliance.machine.rates import with_rates
+    from engine.kernels.cut import end_plainly
     from engine.load import load_engine
 
+    end_plainly()
     options = replace(settings.engine_options(), is_served=is_served)
     machine = with_rates(read_machine(), path, settings.data_dir, options.threads)
     return load_engine(path, options, machine, on_progress=progress)

@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-sys", "--system", metavar="TEXT", help="a system message before the prompt")
     parser.add_argument("--raw", action="store_true", help="no chat template")
     parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; may repeat")
+    parser.add_argument("--ignore-eos", action="store_true", help="go on where the model would end its answer")
     parser.add_argument("--logprobs", type=int, default=0, metavar="K",
                         help=f"with --json: logprobs of each token and the K likeliest, at most {MOST_LOGPROBS}")
     parser.add_argument("--stats", action="store_true",
@@ -86,7 +87,8 @@ def _answer(local: Local, ids: list[int], sampling: Any, n_predict: int, args: a
     end: End | None = None
     progress = Progress()
     stop = [checked_text(text, "--stop") for text in args.stop]
-    for event in local.generate(ids, sampling, n_predict, stop=stop, n_logprobs=args.logprobs):
+    given = {"stop": stop, "n_logprobs": args.logprobs, "ignore_eos": args.ignore_eos}
+    for event in local.generate(ids, sampling, n_predict, **given):
         if isinstance(event, Prefill):
             if sys.stderr.isatty() and event.done < event.total:
                 progress.say_over(f"reading the prompt {event.done}/{event.total}")
