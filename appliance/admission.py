@@ -23,6 +23,8 @@ from engine.text import Text
 
 TOKENISERS = 2
 """Threads that tokenise: one long prompt must not hold up a short one, more would take cores from the engine."""
+# What a template gets from the request and the file, so that no variable may stand for it.
+GIVEN = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")
 
 
 class Renders(Protocol):
@@ -89,7 +91,13 @@ class Admission:
         self, messages: list[dict[str, Any]], *, tools: list[dict[str, Any]] | None = None,
         extra: dict[str, Any] | None = None, add_generation_prompt: bool = True,
     ) -> str:  # fmt: skip
-        """The prompt the model's own template makes of `messages`; raises TemplateError with the template's words."""
+        """The prompt the model's own template makes of `messages`; raises TemplateError with the template's words, and
+        InvalidParameter for a variable of a name that is taken."""
+        if taken := [name for name in GIVEN if name in (extra or {})]:
+            raise InvalidParameter(
+                f"chat_template_kwargs names {taken[0]}, which the template gets from the request itself; leave it out",
+                param="chat_template_kwargs",
+            )
         vocab = self.text.vocab
         return await self._renderer.render(
             required(self.text, bool(tools)), messages, tools=tools or None, bos_token=self.text.name(vocab.bos_id),

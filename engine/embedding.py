@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.kv import KvCache, KvSequence
-from engine.errors import ContextLengthExceeded, InvalidParameter
+from engine.errors import BadModelFile, ContextLengthExceeded, InvalidParameter
+from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 from engine.kernels.program import Buffer
 
@@ -23,9 +24,13 @@ Floats = NDArray[np.float64]
 
 
 def pooling_of(gguf: GgufFile, architecture: str) -> str:
-    """mean, cls, last, or rank, which makes no vectors; empty where the file names none."""
-    number = gguf.metadata.get(f"{architecture}.pooling_type")
-    return POOLINGS.get(number, "") if isinstance(number, int) and not isinstance(number, bool) else ""
+    """mean, cls, last, or rank, which makes no vectors; empty where the file names none; BadModelFile for another."""
+    number = gguf.metadata.get(f"{architecture}.pooling_type", 0)
+    if not isinstance(number, int) or isinstance(number, bool) or number not in (0, *POOLINGS):
+        raise BadModelFile(
+            f"{architecture}.pooling_type is {quoted(str(number))}; 0 (none) to 4 (rank) are known; get the file anew"
+        )
+    return POOLINGS.get(number, "")
 
 
 @dataclass(frozen=True)

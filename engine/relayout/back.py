@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 from typing import BinaryIO
 
-from engine.errors import BadModelFile, UsageError
+from engine.errors import BadModelFile
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile, parse_gguf
 from engine.gguf.scattered import HEADER, PREFIX, is_scattered
@@ -20,7 +20,7 @@ def write_back(copy: GgufFile, out: Path, on_progress: Progress) -> None:
     """Write the old file and compare its SHA-256; BadModelFile for a copy that is damaged."""
     name = quoted(copy.path.name, 120)
     if not is_scattered(copy):
-        raise UsageError(f"{name} was not laid out by colibri relayout; there is no way back to go")
+        raise BadModelFile(f"{name} was not laid out by colibri relayout; there is no way back to go")
     version, n_bytes, n_header = (_number(copy, key) for key in ("version", "bytes", "header_bytes"))
     kept = copy.tensors.get(HEADER)
     if version != VERSION or kept is None or not 0 < n_header <= kept.n_bytes or not n_header < n_bytes < copy.n_bytes:

@@ -105,3 +105,10 @@ async def test_several_answers_have_names_and_seeds_of_their_own(text: Text) -> 
     free = door.requests([1], Wish(model="m", n=2), "r")
     assert [r.sampling.seed for r in free] == [None, None]
     assert dataclasses.replace(free[1], id="r-0") == free[0]
+
+
+@pytest.mark.parametrize("name", ["messages", "tools", "bos_token"])
+async def test_a_variable_cannot_stand_for_what_the_request_or_the_file_says(name: str, text: Text) -> None:
+    with pytest.raises(InvalidParameter, match=name) as caught:
+        await admission(text).render([{"role": "user", "content": "hi"}], extra={name: []})
+    assert caught.value.param == "chat_template_kwargs"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine.budget import Machine
-from engine.errors import ContextLengthExceeded, InvalidParameter
+from engine.errors import BadModelFile, ContextLengthExceeded, InvalidParameter
 from engine.generate import Engine
 from engine.gguf.reader import read_gguf
 from engine.load import EngineOptions, load_engine
@@ -95,3 +95,10 @@ def test_what_is_too_long_or_unwanted_leaves_nothing_behind(tmp_path: Path) -> N
     again, whole = engine.embed(ids_of()), engine.embed([5] * 256)
     assert again is not None and whole is not None
     engine.shutdown()
+
+
+@pytest.mark.parametrize("pooling", [5, -1, True, 1.0])
+def test_an_unknown_way_of_pooling_is_refused_at_the_start(pooling: object, tmp_path: Path) -> None:
+    made(tmp_path / "m.gguf", pooling)  # type: ignore[arg-type]
+    with pytest.raises(BadModelFile, match="pooling_type is"):
+        loaded(tmp_path / "m.gguf")

@@ -94,7 +94,7 @@ def test_a_dry_run_writes_nothing_and_forecasts(model: Path, tmp_path: Path) -> 
         (["{model}", "--dry-run", "--heat", "/nowhere.json"], 2, "'nowhere.json' cannot be read"),
         (["{model}", "{model}"], 2, "is there already"),
         (["{dense}", "--dry-run"], 3, "has no experts"),
-        (["{dense}", "{model}", "--back"], 2, "no way back"),
+        (["{dense}", "{model}", "--back"], 3, "no way back"),
         (["/nowhere.gguf", "out.gguf"], 3, "there is no such file"),
     ],
 )
