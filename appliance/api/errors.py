@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from appliance.strict_json import InvalidJson as InvalidJson
 from engine.errors import (
     ColibriError,
     EngineFailed,
@@ -52,10 +53,6 @@ class ProfileInUse(ColibriError):
 
 class TooSlow(RequestError):
     status, code = 408, "request_timeout"
-
-
-class InvalidJson(RequestError):
-    code = "invalid_json"
 
 
 class UnsupportedParameter(RequestError):

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from appliance.api.body import json_name
 from appliance.api.errors import MissingParameter, UnsupportedParameter
 from appliance.names import hint
+from appliance.strict_json import json_name
 from engine.errors import ColibriError, InvalidParameter
 
 Model = TypeVar("Model", bound=BaseModel)

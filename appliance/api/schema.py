@@ -22,9 +22,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from appliance.api.body import json_name
 from appliance.api.structured import Constrained
 from appliance.api.tools import NamedTool, Tools
+from appliance.strict_json import json_name
 
 MAX_CHOICES = 8
 """Answers of one request, computed one after the other."""

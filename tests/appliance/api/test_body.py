@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from appliance.api.body import MAX_DEPTH, MAX_PARTS, body_cap, parse_object
+from appliance.api.body import body_cap
 from appliance.api.errors import InvalidJson
+from appliance.strict_json import MAX_DEPTH, MAX_PARTS, parse_object
 
 
 def nested(levels: int) -> bytes:
