@@ -65,14 +65,10 @@ class Counts:
 
 Answers = Callable[[Row], Awaitable[Outcome]]
 """Raises NotNow, or a ColibriError, which is the row's answer then."""
-Gate = Callable[[], Awaitable[None]]
-"""Returns when a row may begin."""
+Leave = Callable[[], bool]
+"""Whether a row may begin now."""
 Told = Callable[[Counts, list[Group]], None]
 """Called in a thread after each append with the groups that are now done."""
-
-
-async def _open_gate() -> None:
-    return None
 
 
 class Run:
@@ -90,12 +86,12 @@ class Run:
         answer: Answers,
         *,
         width: Callable[[], int],
-        gate: Gate = _open_gate,
+        may_begin: Leave = lambda: True,
         told: Told = lambda counts, groups: None,
     ) -> None:
         self.groups = ordered(found.refs)
         self._found, self._source, self._output, self._errors = found, source, output, errors
-        self._answer, self._width, self._gate, self._told = answer, width, gate, told
+        self._answer, self._width, self._may_begin, self._told = answer, width, may_begin, told
         self._file: BinaryIO | None = None
         self._ready: list[tuple[Group, Outcome]] = []
 
@@ -135,7 +131,9 @@ class Run:
     # In the loop
 
     async def go(self) -> Counts:
-        """Answer what is left. Raises CannotStore (call it again when there is space), BadInput (the file changed)."""
+        """Answer what is left. Once `may_begin` says no, nothing begins any more, what runs is finished and written,
+        and it returns with rows left: call it again later, as after CannotStore. Raises BadInput: the file has changed.
+        """
         queue: deque[Group] = deque()
         for group in await asyncio.to_thread(self.pending):
             if all(self._is_left(ref) for ref in group.refs):
@@ -143,11 +141,13 @@ class Run:
             else:
                 await _whole(asyncio.to_thread(self._copy, group))
         suspects: deque[Group] = deque()
-        running: dict[asyncio.Task[Outcome], Group] = {}
+        running: dict[asyncio.Task[Outcome | None], Group] = {}
         retried: set[int] = set()
         try:
-            while queue or suspects or running or self._ready:
-                if suspects:
+            while True:
+                if not self._may_begin():
+                    pass
+                elif suspects:
                     if not running and not self._ready:
                         group = suspects.popleft()
                         running[asyncio.create_task(self._one(group))] = group
@@ -160,9 +160,13 @@ class Run:
                     await self._write()
                 elif running:
                     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    break
                 for task in [task for task in running if task.done()]:
                     group, outcome = running.pop(task), task.result()
-                    if outcome.is_broken and group.first.line not in retried:
+                    if outcome is None:  # it was not begun
+                        queue.appendleft(group)
+                    elif outcome.is_broken and group.first.line not in retried:
                         retried.add(group.first.line)
                         suspects.append(group)
                     else:
@@ -171,10 +175,9 @@ class Run:
             await self._leave(running)
         return self.counts()
 
-    async def _one(self, group: Group) -> Outcome:
+    async def _one(self, group: Group) -> Outcome | None:
         row = await asyncio.to_thread(self._row, group.first)
-        while True:
-            await self._gate()
+        while self._may_begin():
             try:
                 return await self._answer(row)
             except NotNow as wait:
@@ -188,6 +191,7 @@ class Run:
                 told = {"message": "the server failed on this row; its log has the reason", "type": "server_error",
                         "param": None, "code": "internal_error"}  # fmt: skip
                 return Outcome(500, {"error": told}, is_broken=True)
+        return None
 
     async def _write(self) -> None:
         ready, self._ready = self._ready, []
@@ -197,14 +201,15 @@ class Run:
             self._ready = ready + self._ready
             raise
 
-    async def _leave(self, running: dict[asyncio.Task[Outcome], Group]) -> None:
+    async def _leave(self, running: dict[asyncio.Task[Outcome | None], Group]) -> None:
         """Stop what runs; answers that are complete are written, since they have been paid for."""
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         for task, group in running.items():
-            if not task.cancelled() and task.exception() is None and not task.result().is_broken:
-                self._ready.append((group, task.result()))
+            outcome = None if task.cancelled() or task.exception() is not None else task.result()
+            if outcome is not None and not outcome.is_broken:
+                self._ready.append((group, outcome))
         if self._ready:
             with contextlib.suppress(ColibriError):
                 await self._write()

@@ -297,38 +297,27 @@ def test_an_input_deleted_while_it_runs_is_still_answered(tmp_path: Path) -> Non
     assert batch.go(delete) == Counts(10, 10, 0)
 
 
-def test_nothing_begins_behind_a_closed_gate_and_what_runs_is_written(tmp_path: Path) -> None:
+def test_nothing_begins_once_it_may_not_and_what_runs_is_written(tmp_path: Path) -> None:
     batch = Batch(tmp_path, *(row(f"r{i}", f"t{i}") for i in range(12)))
+    begun: list[str] = []
 
-    async def main() -> None:
-        gate, begun = asyncio.Event(), 0
-        gate.set()
+    async def count(given: Row) -> Outcome:
+        begun.append(given.custom_id)
+        return await answer(given)
 
-        async def count(given: Row) -> Outcome:
-            nonlocal begun
-            begun += 1
-            if begun == 5:
-                gate.clear()
-            return await answer(given)
+    counts = batch.go(count, may_begin=lambda: len(begun) < 5)
+    assert 5 <= counts.completed < 12 and counts.completed == len(begun)
+    assert batch.go(count) == Counts(12, 12, 0) and len(begun) == 12
 
-        async def wait() -> None:
-            await gate.wait()
 
-        told = asyncio.Event()
-        loop = asyncio.get_running_loop()
+def test_a_row_that_waits_for_the_engine_is_left_for_later_when_it_may_not_begin(tmp_path: Path) -> None:
+    refused = 0
 
-        def tell(counts: Counts, groups: Any) -> None:
-            if counts.completed >= 5:
-                loop.call_soon_threadsafe(told.set)
+    async def nobody(given: Row) -> Outcome:
+        nonlocal refused
+        refused += 1
+        raise NotNow(0.0)
 
-        run = await asyncio.to_thread(batch.run(count, gate=wait, told=tell).open)
-        task = asyncio.create_task(run.go())
-        async with asyncio.timeout(30):
-            await told.wait()
-        n = begun
-        assert n < 12 and run.counts().completed == n
-        gate.set()
-        assert await task == Counts(12, 12, 0)
-        run.close()
-
-    asyncio.run(main())
+    batch = Batch(tmp_path, *rows(6))
+    assert batch.go(nobody, may_begin=lambda: refused < 9) == Counts(6, 0, 0)
+    assert batch.go() == Counts(6, 6, 0)
