@@ -38,10 +38,16 @@ class KeyRing:
     """All keys that open something."""
 
     def __init__(self, keys: list[Key]) -> None:
-        self._keys = keys
+        self._keys = list(keys)
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    def internal(self, name: str) -> str:
+        """The secret of a new user key of this process itself; it is in no file and ends with it."""
+        secret = secrets.token_urlsafe(32)
+        self._keys.append(Key(name, "user", _digest(secret)))
+        return secret
 
     def find(self, secret: str) -> Key | None:
         """The key with that secret, or None; every key is compared, so that the time tells nothing."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 from aiohttp import web
 
-from appliance.api.services import KEY_NAME, SERVICES
+from appliance.api.services import IS_ADMIN, KEY_NAME, SERVICES
 from engine.errors import NotAuthorised, NotPermitted
 
 Access = Literal["probe", "user", "admin"]
@@ -22,7 +22,7 @@ async def auth(request: web.Request, handler: Handler) -> web.StreamResponse:
     services = request.app[SERVICES]
     resource = request.match_info.route.resource
     access: Access = "user" if resource is None else request.app[ACCESS].get(resource, "admin")
-    request[KEY_NAME] = NOBODY
+    request[KEY_NAME], request[IS_ADMIN] = NOBODY, False
     if access == "probe" or (access == "user" and services.settings.no_auth):
         return await handler(request)
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
@@ -36,4 +36,5 @@ async def auth(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not key.may("admin" if access == "admin" else "user"):
         raise NotPermitted("this route needs the admin key, a user key was sent")
     request[KEY_NAME] = key.name
+    request[IS_ADMIN] = key.may("admin")
     return await handler(request)

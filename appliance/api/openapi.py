@@ -56,7 +56,7 @@ def public_path(pattern: str) -> str:
 
 
 def _operation(route: "Route", ref: Any) -> dict[str, Any]:
-    content: dict[str, Any] = {"application/json": {}}
+    content: dict[str, Any] = {route.answers: {}}
     if route.streams:
         content["text/event-stream"] = {}
     error = {
@@ -78,4 +78,8 @@ def _operation(route: "Route", ref: Any) -> dict[str, Any]:
         operation["parameters"] = parameters
     if ref is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": ref}}}
+    if route.form:
+        fields = {"file": {"type": "string", "format": "binary"}, **{name: {"type": "string"} for name in route.form}}
+        form = {"schema": {"type": "object", "required": list(fields), "properties": fields}}
+        operation["requestBody"] = {"required": True, "content": {"multipart/form-data": form}}
     return operation

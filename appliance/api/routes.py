@@ -16,8 +16,10 @@ from appliance.api import (
     admin_memory,
     admin_profiles,
     admin_swaps,
+    batches,
     completions,
     embeddings,
+    files,
     health,
     models,
     openapi,
@@ -25,6 +27,7 @@ from appliance.api import (
     text,
 )
 from appliance.api.auth import Access
+from appliance.api.batch_schema import BatchRequest
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,7 +35,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @dataclass(frozen=True, slots=True)
 class Route:
     """`path` is aiohttp's pattern; `body` None for routes without one; `streams` where events may be the answer;
-    `query` and `headers` are what else it reads."""
+    `query` and `headers` are what else it reads; `form` the text fields of a multipart body beside its `file`;
+    `answers` what kind of body comes back."""
 
     method: str
     path: str
@@ -43,6 +47,8 @@ class Route:
     streams: bool = False
     query: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    form: tuple[str, ...] = ()
+    answers: str = "application/json"
 
 
 CHANGE = ("If-Match", "If-None-Match", "X-Colibri-User")
@@ -67,6 +73,15 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/completions", completions.complete, "user", "Text after a prompt",
           schema.CompletionRequest, streams=True),
     Route("POST", "/v1/embeddings", embeddings.embed, "user", "Texts to vectors", schema.EmbeddingsRequest),
+    Route("POST", "/v1/files", files.upload, "user", "Store a file for a batch", form=("purpose",)),
+    Route("GET", "/v1/files", files.many, "user", "The files", query=("purpose", "limit", "after", "order")),
+    Route("GET", "/v1/files/{id}", files.one, "user", "One file"),
+    Route("GET", "/v1/files/{id}/content", files.content, "user", "A file's bytes", answers="application/jsonl"),
+    Route("DELETE", "/v1/files/{id}", files.delete, "user", "Delete a file"),
+    Route("POST", "/v1/batches", batches.create, "user", "Answer a file of requests", BatchRequest),
+    Route("GET", "/v1/batches", batches.many, "user", "The batches, the newest first", query=("after", "limit")),
+    Route("GET", "/v1/batches/{id}", batches.one, "user", "One batch: state, counts, forecast"),
+    Route("POST", "/v1/batches/{id}/cancel", batches.cancel, "user", "Stop a batch; what is answered stays"),
     Route("POST", "/tokenize", text.tokenize, "user", "Text to token ids", schema.TokenizeRequest),
     Route("POST", "/detokenize", text.detokenize, "user", "Token ids to text", schema.DetokenizeRequest),
     Route("POST", "/apply-template", text.apply_template, "user", "Messages to the prompt the model reads",

@@ -25,7 +25,10 @@ from appliance.api.app import make_app
 from appliance.api.body import body_cap
 from appliance.api.errors import Draining
 from appliance.api.protocol import LIMITS, Connection
-from appliance.api.services import Services, admit
+from appliance.api.rows import Rows
+from appliance.api.services import SERVICES, Services, admit
+from appliance.batches.executor import Executor
+from appliance.batches.library import Library
 from appliance.dispatch import Dispatcher
 from appliance.events import Events
 from appliance.keys import open_keys
@@ -167,6 +170,8 @@ async def running(begin: First) -> AsyncIterator[Services]:
     supervisor = Supervisor(prepared.worker, prefix=prepared.prefix)
     dispatcher = Dispatcher(supervisor, max_queue=settings.max_queue, queue_timeout=settings.queue_timeout)
     renderer, events, loglines = Renderer(), Events(), LogLines()
+    library = Library(settings.data_dir / "batches")
+    await library.open()
     swapper = Swapper(
         supervisor=supervisor, dispatcher=dispatcher, store=begin.store, resolve=begin.resolve, events=events,
         journal=begin.journal, first=prepared, degraded=begin.degraded, prepare=begin.prepare,
@@ -175,7 +180,7 @@ async def running(begin: First) -> AsyncIterator[Services]:
         settings=settings, model=prepared.model, admission=admit(prepared, renderer), renderer=renderer,
         dispatcher=dispatcher, supervisor=supervisor, keys=keys, metrics=Metrics(prepared.model.id), store=begin.store,
         swapper=swapper, events=events, loglines=loglines, gauges=Gauges(settings.data_dir),
-        body_cap=body_cap(prepared.n_ctx),
+        body_cap=body_cap(prepared.n_ctx), batches=Executor(library),
     )  # fmt: skip
     with loglines.listening():
         who = f"the profile {prepared.name}" if prepared.name else "the command line's settings"
@@ -193,6 +198,7 @@ async def running(begin: First) -> AsyncIterator[Services]:
             await dispatcher.close()
             await renderer.close()
             services.admission.close()
+            await library.close()
 
 
 @contextlib.asynccontextmanager
@@ -204,9 +210,18 @@ async def listening(app: web.Application, door: socket.socket) -> AsyncIterator[
     assert manager is not None
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(manager, loop=loop, **LIMITS), sock=door, backlog=BACKLOG)
+    services = app[SERVICES]
+    rows = Rows(services, services.keys.internal("batch"))
+    inner = await loop.create_unix_server(lambda: Connection(manager, loop=loop, **LIMITS), path=rows.path)
     try:
-        yield
+        async with rows:
+            services.batches.begin(rows)
+            try:
+                yield
+            finally:
+                await services.batches.close()
     finally:
+        inner.close()
         server.close()
         await runner.cleanup()
 

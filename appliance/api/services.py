@@ -13,6 +13,7 @@ from appliance.admission import Admission, Renders
 from appliance.api.body import body_cap
 from appliance.api.errors import Draining
 from appliance.api.generation import Generations, Submits
+from appliance.batches.executor import Executor
 from appliance.chronicle import Chronicle
 from appliance.events import Events
 from appliance.keys import KeyRing
@@ -83,6 +84,7 @@ class Services:
     loglines: LogLines
     gauges: Gauges
     body_cap: int
+    batches: Executor
     version: str = VERSION
     draining: bool = False
     epoch: int = 0
@@ -136,4 +138,5 @@ def admit(prepared: Prepared, renderer: Renders, threads: ThreadPoolExecutor | N
 
 SERVICES = web.AppKey("services", Services)
 KEY_NAME = web.RequestKey("key_name", str)
+IS_ADMIN = web.RequestKey("is_admin", bool)
 REQUEST_ID = web.RequestKey("request_id", str)
