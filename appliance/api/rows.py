@@ -55,12 +55,7 @@ class Rows:
         return min(MICRO, slots + (slots + 1) // 2)
 
     def check(self, url: str, body: dict[str, Any]) -> None:
-        from appliance.api.routes import ROUTES  # it imports the handlers, and they what is here
-
-        model = next((route.body for route in ROUTES if (route.method, route.path) == ("POST", url)), None)
-        if model is None:
-            raise RequestError(f"{url} is not served by this version")
-        parse(model, body)
+        check(url, body)
 
     async def answer(self, job: Doc, sha256: str, row: Row, is_drawn: bool) -> Outcome:
         """Ask; raises NotNow while nobody can answer."""
@@ -80,6 +75,16 @@ class Rows:
         if status in NOT_NOW or (isinstance(ours, dict) and "handoff" in ours):
             raise NotNow(min(LONGEST_AGAIN_S, float(after) / 1000 if after.isdecimal() else AGAIN_S))
         return Outcome(status, settled(found, row.url, name, job["created_at"]), is_broken=status >= 500)
+
+
+def check(url: str, body: dict[str, Any]) -> None:
+    """Raise what a body of this route would meet whatever the model."""
+    from appliance.api.routes import ROUTES  # it imports the handlers, and they what is here
+
+    model = next((route.body for route in ROUTES if (route.method, route.path) == ("POST", url)), None)
+    if model is None:
+        raise RequestError(f"{url} is not served by this version")
+    parse(model, body)
 
 
 def settled(body: dict[str, Any], url: str, name: str, created: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from importlib import import_module
 COMMANDS = {
     "serve": ("serve", "answer over HTTP, in OpenAI's shape"),
     "run": ("run", "answer one prompt"),
+    "batch": ("batch", "rows by the thousand: answer a file, tag a table, review the doubtful ones"),
     "chat": ("chat", "talk with the model in the terminal"),
     "bench": ("bench", "measure prompt and answer speed"),
     "tokenize": ("tokenize", "text to token ids and back"),
@@ -38,6 +39,7 @@ Try:
   colibri serve -m model.gguf --port 8080                then: curl http://127.0.0.1:8080/v1/chat/completions ...
   colibri bench -m model.gguf -p 512 -n 128 -t 2,4       speed for 2 and 4 threads
   colibri plan -m model.gguf -c 32768                    does a context of 32768 fit?
+  colibri batch run -i in.jsonl -o out.jsonl             every row of a file; run again to go on
   colibri config explain --profile long-doc              every knob, its value and its reason
   colibri profile apply long-doc                         change what a running service serves
 """

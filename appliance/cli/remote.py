@@ -6,11 +6,14 @@ Not here: what is asked (status.py, profile.py), streams, the server.
 import argparse
 import getpass
 import http.client
+import itertools
 import json
 import os
+import secrets
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,8 @@ from engine.errors import ColibriError, NotAuthorised, Unreachable, UsageError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT_S = 30.0
+UPLOAD_S = 600.0
+"""A file of 200 MB is read, sent and looked at."""
 MOST_ANSWER_BYTES = 64 << 20
 # An exit code for each kind of refusal; what is not named is work that failed.
 EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 2, 412: 1, 428: 2, 507: 4}
@@ -56,10 +61,28 @@ class Remote:
         data = None
         if body is not None:
             data, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
-        asked = urllib.request.Request(self.url + path, data, sent, method=method)
+        return self._send(urllib.request.Request(self.url + path, data, sent, method=method), self.timeout_s)
+
+    def upload(self, path: str, file: Path, fields: Mapping[str, str]) -> Any:
+        """Send a file as a form with further fields, without holding it in memory; else as `call`."""
+        mark = f"colibri-{secrets.token_hex(16)}"
+        heads = [f'name="{name}"\r\n\r\n{value}' for name, value in fields.items()]
+        name = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in file.name)
+        heads.append(f'name="file"; filename="{name}"\r\nContent-Type: application/jsonl\r\n\r\n')
+        text = f"\r\n--{mark}\r\nContent-Disposition: form-data; "
+        first = (text + text.join(heads)).removeprefix("\r\n").encode()
+        last = f"\r\n--{mark}--\r\n".encode()
+        sent = {"Authorization": f"Bearer {self.key}", "X-Colibri-User": self.user}
+        sent["Content-Type"] = f"multipart/form-data; boundary={mark}"
+        with file.open("rb") as source:
+            sent["Content-Length"] = str(len(first) + os.fstat(source.fileno()).st_size + len(last))
+            parts = itertools.chain([first], iter(lambda: source.read(1 << 20), b""), [last])
+            return self._send(urllib.request.Request(self.url + path, parts, sent, method="POST"), UPLOAD_S)
+
+    def _send(self, asked: urllib.request.Request, timeout_s: float) -> Any:
         try:
             # No proxy: the address is a machine of ours, and the key must not reach another one.
-            with _OPENER.open(asked, timeout=self.timeout_s) as answer:
+            with _OPENER.open(asked, timeout=timeout_s) as answer:
                 return self._read(answer)
         except urllib.error.HTTPError as answer:
             with answer:
