@@ -25,7 +25,8 @@ async def auth(request: web.Request, handler: Handler) -> web.StreamResponse:
     request[KEY_NAME], request[IS_ADMIN] = NOBODY, False
     if access == "probe" or (access == "user" and services.settings.no_auth):
         return await handler(request)
-    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    given = request.headers.get("Authorization") or f"Bearer {request.headers.get('X-Api-Key', '')}"
+    scheme, _, secret = given.partition(" ")
     if not secret.strip():
         raise NotAuthorised("this route needs a key; send it as 'Authorization: Bearer KEY'")
     if scheme.lower() != "bearer":

@@ -56,7 +56,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
     notes = ["store is accepted and changes nothing here"] if ask.store else []
     # The tools as they were sent: templates write them into the prompt.
     toolset = chosen(body["tools"] if ask.tools else None, ask.tool_choice, ask.parallel_tool_calls)
-    grammar = await _grammar(services, ask)
+    grammar = await grammar_for(services, ask)
     if grammar and toolset:
         raise InvalidParameter("an answer that must fit something cannot call tools; leave tools out", param="tools")
 
@@ -71,9 +71,9 @@ async def chat(request: web.Request) -> web.StreamResponse:
         )
         return [made]
 
-    generation = await begun(request, raw, ask, lambda: _wish(services, ask, n_top, grammar), prompts)
+    generation = await begun(request, raw, ask, lambda: wish_for(services, ask, n_top, grammar), prompts)
     shape = ChatShape(**_common(generation, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier)
-    return await (_stream if ask.stream else _plain)(request, generation, shape)
+    return await (_stream if ask.stream else respond)(request, generation, shape)
 
 
 async def complete(request: web.Request) -> web.StreamResponse:
@@ -89,19 +89,19 @@ async def complete(request: web.Request) -> web.StreamResponse:
     async def prompts() -> list[Prompt]:
         return [Prompt(await services.admission.prompt_ids(prompt)) for prompt in given]
 
-    grammar = await _grammar(services, ask)
+    grammar = await grammar_for(services, ask)
     check_model = ids_keep_their_model(services, given)
 
     def wished() -> Wish:
         check_model("prompt")
-        return _wish(services, ask, ask.logprobs, grammar)
+        return wish_for(services, ask, ask.logprobs, grammar)
 
     generation = await begun(request, raw, ask, wished, prompts)
     if ask.echo and not generation.echoes:  # once: a viewer who comes after a swap is told the same
         decode = services.admission.text.decode
         generation.echoes = tuple(prompt if isinstance(prompt, str) else decode(prompt) for prompt in given)
     shape = CompletionShape(**_common(generation, ask, ask.logprobs), echoes=generation.echoes)
-    return await (_stream if ask.stream else _plain)(request, generation, shape)
+    return await (_stream if ask.stream else respond)(request, generation, shape)
 
 
 def ids_keep_their_model(services: Services, given: Sequence[str | list[int]]) -> Callable[[str], None]:
@@ -116,12 +116,12 @@ def ids_keep_their_model(services: Services, given: Sequence[str | list[int]]) -
     return check
 
 
-async def _grammar(services: Services, ask: Sampled) -> str:
+async def grammar_for(services: Services, ask: Sampled) -> str:
     """What the answer must fit, compiled once to know that it can be; in a thread, since a schema can be hostile."""
     return await asyncio.get_running_loop().run_in_executor(services.admission.threads, grammar_of, ask)
 
 
-def _wish(services: Services, ask: Sampled, n_top: int | None, grammar: str) -> Wish:
+def wish_for(services: Services, ask: Sampled, n_top: int | None, grammar: str) -> Wish:
     sampling: dict[str, Any] = {name: getattr(ask, name) for name in SAMPLING_FIELDS if getattr(ask, name) is not None}
     if grammar:
         sampling["grammar"] = grammar
@@ -200,7 +200,7 @@ def _identity(request: web.Request, raw: bytes) -> Identity:
     return Identity(request[KEY_NAME], sha256(request.path.encode() + b"\0" + raw).digest(), key, is_retry)
 
 
-async def _plain(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:
+async def respond(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:
     answers: dict[int, Answer] = {}
     look = Look(request)
     async with generation.view() as view:
@@ -219,7 +219,13 @@ async def _plain(request: web.Request, generation: Generation, shape: Shape) -> 
 
 
 async def _stream(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:
-    stream = EventStream(request)
+    return await stream_to(EventStream(request), request, generation, shape)
+
+
+async def stream_to(
+    stream: EventStream, request: web.Request, generation: Generation, shape: Shape
+) -> web.StreamResponse:
+    """The answer as events of `stream`, which knows how one is written."""
     try:
         async with generation.view() as view:
             dones = await _relay(request, view, generation, shape, stream)

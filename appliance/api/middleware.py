@@ -15,6 +15,7 @@ from appliance.api import heap
 from appliance.api.auth import NOBODY, Handler
 from appliance.api.doors import cors
 from appliance.api.errors import NoSuchRoute, TooLarge, WrongMethod, error_response, public
+from appliance.api.messages_stream import failure_response, is_anthropic
 from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES
 from appliance.logs import about_request, fields
 from appliance.names import hint
@@ -53,6 +54,8 @@ async def on_prepare(request: web.Request, response: web.StreamResponse) -> None
     response.headers["X-Content-Type-Options"] = "nosniff"
     if REQUEST_ID in request:
         response.headers["X-Request-Id"] = request[REQUEST_ID]
+        if is_anthropic(request.path):
+            response.headers["request-id"] = request[REQUEST_ID]
     cors(request, response)
 
 
@@ -64,7 +67,8 @@ async def _guarded(request: web.Request, handler: Handler, name: str) -> web.Str
     except ConnectionError:
         raise  # the client is gone; there is nobody to answer
     except Exception as error:
-        return error_response(public(error, name))
+        told = public(error, name)
+        return failure_response(told, name) if is_anthropic(request.path) else error_response(told)
 
 
 def _of_aiohttp(request: web.Request, error: web.HTTPException) -> web.Response:

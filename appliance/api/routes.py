@@ -21,6 +21,7 @@ from appliance.api import (
     embeddings,
     files,
     health,
+    messages,
     models,
     openapi,
     schema,
@@ -28,6 +29,7 @@ from appliance.api import (
 )
 from appliance.api.auth import Access
 from appliance.api.batch_schema import BatchRequest
+from appliance.api.messages_schema import CountTokensRequest, MessagesRequest
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -72,6 +74,10 @@ ROUTES: tuple[Route, ...] = (
           schema.ChatRequest, streams=True),
     Route("POST", "/v1/completions", completions.complete, "user", "Text after a prompt",
           schema.CompletionRequest, streams=True),
+    Route("POST", "/v1/messages", messages.create, "user", "The next turn, in Anthropic's shape", MessagesRequest,
+          streams=True),
+    Route("POST", "/v1/messages/count_tokens", messages.count_tokens, "user", "How many tokens messages are",
+          CountTokensRequest),
     Route("POST", "/v1/embeddings", embeddings.embed, "user", "Texts to vectors", schema.EmbeddingsRequest),
     Route("POST", "/v1/files", files.upload, "user", "Store a file for a batch", form=("purpose",)),
     Route("GET", "/v1/files", files.many, "user", "The files", query=("purpose", "limit", "after", "order")),

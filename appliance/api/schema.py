@@ -32,7 +32,7 @@ MAX_STOPS = 16
 MAX_LOGPROBS = 20
 
 
-def _one_of(**names: str) -> Discriminator:
+def one_of(**names: str) -> Discriminator:
     """Choose a union's member by JSON type, so that a fault is told once and not for each member.
 
     `names` maps JSON types to tags; tags stand in angle brackets, which keeps them out of the names of fields.
@@ -63,7 +63,7 @@ def _prompt_tag(value: Any) -> str | None:
 Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 Stop = Annotated[
     Annotated[str, Tag("<string>")] | Annotated[list[str], Field(fail_fast=True), Tag("<array>")],
-    _one_of(string="<string>", array="<array>"),
+    one_of(string="<string>", array="<array>"),
     BeforeValidator(_stops),
 ]
 Prompt = Annotated[
@@ -136,7 +136,7 @@ class TextPart(BaseModel):
 
 Content = Annotated[
     Annotated[str, Tag("<string>")] | Annotated[list[TextPart], Field(fail_fast=True), Tag("<array>")],
-    _one_of(string="<string>", array="<array>"),
+    one_of(string="<string>", array="<array>"),
 ]
 
 
@@ -237,7 +237,7 @@ class Sampled(Body, Constrained):
 
 ToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag("<string>")] | Annotated[NamedTool, Tag("<object>")],
-    _one_of(string="<string>", object="<object>"),
+    one_of(string="<string>", object="<object>"),
 ]
 
 
