@@ -132,6 +132,11 @@ class Settings(BaseModel):
         "unset: keys are kept in the data folder", secret=True, min_length=1)
     api_key_file: Folder | None = knob(
         None, "file with one key per line", "process", "appliance.api", "unset: keys are kept in the data folder")
+    ssl_key_file: Folder | None = knob(
+        None, "private key of the certificate, PEM", "process", "appliance.api", "unset: plain HTTP")
+    ssl_cert_file: Folder | None = knob(
+        None, "certificate with its chain, PEM; with ssl_key_file the service speaks HTTPS", "process",
+        "appliance.api", "unset: plain HTTP")
     no_auth: bool = knob(
         False, "answer /v1 without a key; /admin still needs one", "process", "appliance.api", "closed unless asked")
     cors_origin: Words = knob((), "web origins that may ask, with commas", "process", "appliance.api", "none")

@@ -8,12 +8,14 @@ import asyncio
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from aiohttp import web
 
 from appliance.admission import Prompt, Wish
+from appliance.api.auth import check_scope
 from appliance.api.body import read_object
 from appliance.api.chat_shape import ChatShape
 from appliance.api.errors import public
@@ -21,7 +23,7 @@ from appliance.api.fields import parse
 from appliance.api.generation import END, Generation, Identity, Limits, View, position
 from appliance.api.preconditions import idempotency_key
 from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, EmbeddingsRequest, Sampled
-from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES, Services
+from appliance.api.services import KEY, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
 from appliance.api.structured import grammar_of
@@ -161,7 +163,8 @@ async def begun(
     name = f"{prefix}-{uuid.uuid4().hex}"
 
     async def make() -> list[GenerateRequest]:
-        wish = wished()
+        check_scope(services, request[KEY])
+        wish = replace(wished(), lane=request[KEY].lane)
         requests: list[GenerateRequest] = []
         try:
             for i, prompt in enumerate(await prompts()):
@@ -197,7 +200,7 @@ def _identity(request: web.Request, raw: bytes) -> Identity:
     key = idempotency_key(request)
     retries = request.headers.get("x-stainless-retry-count", "0")
     is_retry = retries.isdecimal() and int(retries[:4]) >= 1
-    return Identity(request[KEY_NAME], sha256(request.path.encode() + b"\0" + raw).digest(), key, is_retry)
+    return Identity(request[KEY].id, sha256(request.path.encode() + b"\0" + raw).digest(), key, is_retry)
 
 
 async def respond(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:

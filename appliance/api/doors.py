@@ -21,7 +21,10 @@ ALLOW_HEADERS = (
 )
 METHODS = "GET, POST, PUT, DELETE, OPTIONS"
 HOST = re.compile(r"(\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[^\[\]:]+))(:[0-9]{0,5})?")
-EXPOSE_HEADERS = "X-Request-Id, Retry-After, Retry-After-Ms, ETag, Location"
+EXPOSE_HEADERS = (
+    "X-Request-Id, Retry-After, Retry-After-Ms, ETag, Location, X-RateLimit-Limit-Requests, "
+    "X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests"
+)
 
 
 @web.middleware

@@ -16,7 +16,7 @@ from appliance.api.auth import NOBODY, Handler
 from appliance.api.doors import cors
 from appliance.api.errors import NoSuchRoute, TooLarge, WrongMethod, error_response, public
 from appliance.api.messages_stream import failure_response, is_anthropic
-from appliance.api.services import KEY_NAME, REQUEST_ID, SERVICES
+from appliance.api.services import KEY_NAME, RATE, REQUEST_ID, SERVICES
 from appliance.logs import about_request, fields
 from appliance.names import hint
 from engine.errors import ColibriError, RequestError
@@ -56,6 +56,8 @@ async def on_prepare(request: web.Request, response: web.StreamResponse) -> None
         response.headers["X-Request-Id"] = request[REQUEST_ID]
         if is_anthropic(request.path):
             response.headers["request-id"] = request[REQUEST_ID]
+    if RATE in request:
+        response.headers.update(request[RATE].headers())
     cors(request, response)
 
 

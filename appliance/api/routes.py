@@ -27,9 +27,9 @@ from appliance.api import (
     schema,
     text,
 )
-from appliance.api.auth import Access
 from appliance.api.batch_schema import BatchRequest
 from appliance.api.messages_schema import CountTokensRequest, MessagesRequest
+from appliance.key_lines import Access
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -66,7 +66,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/health", health.health, "probe", "Whether the model is loaded"),
     Route("GET", "/v1/health", health.health, "probe", "Whether the model is loaded"),
     Route("GET", "/readyz", health.readyz, "probe", "Whether a request would be taken now"),
-    Route("GET", "/metrics", health.metrics, "user", "Prometheus metrics"),
+    Route("GET", "/metrics", health.metrics, "watch", "Prometheus metrics"),
     Route("GET", "/openapi.json", _openapi, "user", "This description"),
     Route("GET", "/v1/models", models.list_models, "user", "The models served"),
     Route("GET", "/v1/models/{id:.+}", models.get_model, "user", "One model"),

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from appliance import logs
-from appliance.api import heap
+from appliance import key_watch, logs
+from appliance.api import heap, tls
 from appliance.api.app import make_app
 from appliance.api.body import body_cap
 from appliance.api.errors import Draining
@@ -62,6 +62,7 @@ def run(settings: Settings, resolve: Resolve, profile: str | None) -> int:
     """Serve until told to stop; 0 after SIGTERM, 130 after SIGINT. Raises what the start cannot do."""
     heap.settle()
     logs.start(settings)
+    tls.context(settings.ssl_key_file, settings.ssl_cert_file)  # what is wrong with them is told first
     with bind(settings.host, settings.port) as door:
         if said := confine(read_machine()):
             log.info("%s", said)
@@ -144,7 +145,8 @@ async def _serve(begin: First, door: socket.socket) -> int:
     async with running(begin) as services, listening(make_app(services), door):
         host, port = door.getsockname()[:2]
         where = f"[{host}]" if ":" in host else host
-        sys.stderr.write(f"listening on http://{where}:{port}, model {services.model.id}\n")
+        scheme = "https" if services.settings.ssl_key_file else "http"
+        sys.stderr.write(f"listening on {scheme}://{where}:{port}, model {services.model.id}\n")
         sys.stderr.flush()
         number = await stop.first()
         log.info("stopping on %s", signal.Signals(number).name)
@@ -166,7 +168,7 @@ async def running(begin: First) -> AsyncIterator[Services]:
     if settings.no_auth and settings.host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("no_auth on %s: whoever reaches this address may use the model without a key", settings.host)
     if is_new:
-        log.info("new keys are in %s", settings.data_dir / "keys")
+        key_watch.tell(settings.data_dir / "keys")
     supervisor = Supervisor(prepared.worker, prefix=prepared.prefix)
     dispatcher = Dispatcher(supervisor, max_queue=settings.max_queue, queue_timeout=settings.queue_timeout)
     renderer, events, loglines = Renderer(), Events(), LogLines()
@@ -189,10 +191,12 @@ async def running(begin: First) -> AsyncIterator[Services]:
         swapper.resumed()
         await supervisor.start(stop_s=settings.stop_timeout)
         warming = asyncio.create_task(services.admission.warm())
+        following = asyncio.create_task(key_watch.follow(keys))
         try:
             yield services
         finally:
             warming.cancel()
+            following.cancel()
             await swapper.close()
             await supervisor.stop(within_s=STOP_S)
             await dispatcher.close()
@@ -209,8 +213,11 @@ async def listening(app: web.Application, door: socket.socket) -> AsyncIterator[
     manager = runner.server
     assert manager is not None
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(manager, loop=loop, **LIMITS), sock=door, backlog=BACKLOG)
     services = app[SERVICES]
+    server = await loop.create_server(
+        lambda: Connection(manager, loop=loop, **LIMITS), sock=door, backlog=BACKLOG,
+        **tls.listens(services.settings.ssl_key_file, services.settings.ssl_cert_file),
+    )  # fmt: skip
     rows = Rows(services, services.keys.internal("batch"))
     inner = await loop.create_unix_server(lambda: Connection(manager, loop=loop, **LIMITS), path=rows.path)
     try:

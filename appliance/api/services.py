@@ -16,11 +16,13 @@ from appliance.api.generation import Generations, Submits
 from appliance.batches.executor import Executor
 from appliance.chronicle import Chronicle
 from appliance.events import Events
+from appliance.key_lines import Key
 from appliance.keys import KeyRing
 from appliance.loglines import LogLines
 from appliance.machine.gauges import Gauges
 from appliance.metrics import Metrics
 from appliance.profiles import ProfileStore
+from appliance.rates import Allowance
 from appliance.recent import Recent
 from appliance.settings import Settings
 from appliance.swaps.prepare import Prepared, ServedModel
@@ -137,6 +139,8 @@ def admit(prepared: Prepared, renderer: Renders, threads: ThreadPoolExecutor | N
 
 
 SERVICES = web.AppKey("services", Services)
+KEY = web.RequestKey("key", Key)
+RATE = web.RequestKey("rate", Allowance)
 KEY_NAME = web.RequestKey("key_name", str)
 IS_ADMIN = web.RequestKey("is_admin", bool)
 REQUEST_ID = web.RequestKey("request_id", str)

@@ -22,6 +22,7 @@ ALSO = {"n_predict": ("--predict",), "temp": ("--temperature",), "typical_p": ("
 LAST = "last"
 """Instead of a profile's name: the one that served last. Only `serve` knows it."""
 METAVARS = {"model": "FILE", "spec_draft_model": "FILE", "log_file": "FILE", "api_key_file": "FILE",
+            "ssl_key_file": "FILE", "ssl_cert_file": "FILE",
             "chat_template_file": "FILE", "models_dir": "DIR", "data_dir": "DIR", "alias": "NAME",
             "chat_template": "NAME", "host": "ADDRESS", "api_key": "KEY", "cors_origin": "LIST",
             "allowed_host": "LIST"}

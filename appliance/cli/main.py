@@ -25,6 +25,7 @@ COMMANDS = {
     "relayout": ("relayout", "a copy of a model whose experts lie together on disk, and back"),
     "config": ("config", "every setting in force, and where it came from"),
     "profile": ("profile", "named sets of settings: list, check, compare, change, put in force"),
+    "keys": ("keys", "who may use the service: add, list, revoke keys"),
     "status": ("status", "what the running service does, as plain text"),
     "tui": ("tui", "the terminal program: watch the service, edit and change profiles"),
     "host": ("host", "show or tune the kernel's huge pages and CPU governor, with undo"),

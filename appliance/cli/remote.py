@@ -163,9 +163,11 @@ def admin_key(path: Path) -> str:
             "or give the key in COLIBRI_ADMIN_KEY"
         ) from None
     lines = (line.split() for line in text.splitlines())
-    found = next((words[1] for words in lines if len(words) >= 2 and words[0] == "admin"), None)
+    secrets = [words[1] for words in lines if len(words) >= 2 and words[0] == "admin"]
+    found = next((secret for secret in secrets if not secret.startswith("sha256:")), None)
     if found is None:
-        raise NotAuthorised(f"{path} holds no line 'admin SECRET'")
+        more = "; of its admin keys only digests are there: give the key in COLIBRI_ADMIN_KEY" if secrets else ""
+        raise NotAuthorised(f"{path} holds no line 'admin SECRET'{more}")
     return found
 
 

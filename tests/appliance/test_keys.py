@@ -1,11 +1,13 @@
 """Keys: made once, closed to others, compared whole, refused in words when the file is spoilt."""
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from appliance.keys import MAX_FILE_BYTES, open_keys
+from appliance.key_lines import Key, digest, line_of
+from appliance.keys import MAX_FILE_BYTES, change, open_keys, read_keys
 from engine.errors import UsageError
 
 
@@ -90,3 +92,79 @@ def test_an_empty_setting_is_an_error_not_an_open_door(tmp_path: Path) -> None:
     (tmp_path / "none").write_text("# nothing\n")
     with pytest.raises(UsageError, match="no key"):
         open_keys(tmp_path, api_key_file=tmp_path / "none")
+
+
+def written(folder: Path, *more: str) -> Path:
+    path = folder / "keys"
+    path.write_text("# mine\nuser first\nadmin second\n" + "".join(f"{line}\n" for line in more))
+    return path
+
+
+def test_a_change_keeps_comments_mode_and_what_else_stands_there(tmp_path: Path) -> None:
+    open_keys(tmp_path)
+    path = tmp_path / "keys"
+    before = path.read_text()
+    line = line_of(Key("editor", "user", digest("third"), rate=60))
+    change(path, line=line)
+    assert path.read_text() == f"{before}{line}\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "third" not in path.read_text()
+    change(path, without="editor")
+    assert path.read_text() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["keys"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"line": "user x editor"}, "another name"),
+        ({"without": "nobody"}, "its keys are user, admin, editor"),
+        ({"without": "admin"}, "no admin key"),
+        ({"without": "twice"}, "2 keys"),
+    ],
+)
+def test_a_change_that_would_spoil_the_file_leaves_it(tmp_path: Path, asked: dict[str, str], words: str) -> None:
+    more = ["user third twice", "user fourth twice"] if asked == {"without": "twice"} else []
+    path = written(tmp_path, "user fifth editor", *more)
+    before = path.read_text()
+    with pytest.raises(UsageError, match=words):
+        change(path, **asked)
+    assert path.read_text() == before
+
+
+def test_those_who_change_the_file_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: change(path, line=f"user secret{i} key{i}"), range(24)))
+    assert {key.name for key in read_keys(path)} == {"user", "admin", *(f"key{i}" for i in range(24))}
+
+
+def test_keys_without_a_name_are_told_apart(tmp_path: Path) -> None:
+    names = [key.name for key in read_keys(written(tmp_path, "user third", "user fourth"))]
+    assert len(set(names)) == 4
+    assert names[:2] == ["user", "admin"]
+
+
+def test_a_running_ring_learns_of_added_and_revoked_keys_and_keeps_the_settings_own(tmp_path: Path) -> None:
+    path = written(tmp_path, "user third editor rate=1")
+    ring, _ = open_keys(tmp_path, api_key="given")
+    inner = ring.internal("batch")
+    assert ring.changed() is None
+    editor = ring.find("third")
+    assert editor is not None
+    first, second = ring.take(editor), ring.take(editor)
+    assert first is not None and second is not None
+    assert (first.retry_s, second.retry_s > 0) == (0, True)
+    change(path, without="editor")
+    change(path, line="user fourth reader")
+    found = ring.changed()
+    assert found is not None
+    ring.replace(found)
+    assert ring.find("third") is None
+    for secret in ("first", "second", "fourth", "given", inner):
+        assert ring.find(secret) is not None, secret
+    path.write_text("nonsense\n")
+    with pytest.raises(UsageError, match="line 1"):
+        ring.changed()
+    assert ring.changed() is None  # said once
+    assert ring.find("fourth") is not None
