@@ -26,9 +26,10 @@ from engine.errors import ColibriError
 TICK_S = 0.5
 
 
-def lanes(max_queue: int, queue_timeout_s: float) -> dict[Lane, LaneLimit]:
-    """The settings' two numbers for every lane."""
-    return {lane: LaneLimit(max_queue, queue_timeout_s) for lane in LANES}
+def lanes(max_queue: int, queue_timeout_s: float, max_queue_batch: int) -> dict[Lane, LaneLimit]:
+    """The settings' numbers. Nobody watches a row of a batch, which may wait as long as its answer may take."""
+    limit = LaneLimit(max_queue, queue_timeout_s)
+    return {lane: LaneLimit(max_queue_batch, None) if lane == "batch" else limit for lane in LANES}
 
 
 class Dispatcher:
@@ -40,6 +41,7 @@ class Dispatcher:
         *,
         max_queue: int = 8,
         queue_timeout: float = 300.0,
+        max_queue_batch: int = 64,
         lane_limits: Mapping[Lane, LaneLimit] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -49,7 +51,7 @@ class Dispatcher:
         self._clock = clock
         self._tickets: dict[str, Ticket] = {}
         self._direct: dict[str, Ticket] = {}
-        self._queue = Queue(self, lane_limits or lanes(max_queue, queue_timeout))
+        self._queue = Queue(self, lane_limits or lanes(max_queue, queue_timeout, max_queue_batch))
         self._ticking: asyncio.Task[None] | None = None
         supervisor.listen(self)
 
@@ -92,9 +94,9 @@ class Dispatcher:
         """Refuse new requests with `error`, keep those who wait."""
         self._queue.shut(error, self._clock())
 
-    def limit(self, max_queue: int, queue_timeout: float) -> None:
+    def limit(self, max_queue: int, queue_timeout: float, max_queue_batch: int) -> None:
         """Other limits of the lanes from now on; who waits already may stay."""
-        self._queue.lanes = lanes(max_queue, queue_timeout)
+        self._queue.lanes = lanes(max_queue, queue_timeout, max_queue_batch)
 
     def forget_speeds(self) -> None:
         """What was learned belongs to an engine that is no more."""

@@ -9,7 +9,8 @@ wants done goes through `Effects`. A job's life:
 
 A stopping job keeps its slot until `finish`, because the engine is still leaving its layer. The gate is `open` with a
 number of slots, `paused` (a worker is coming: jobs wait) or `closed` (nobody will serve: jobs are refused). Beside the
-gate there is a `hold`: nothing starts but what goes on with an answer already begun, and everybody else waits.
+gate there is a `hold`: nothing starts but what goes on with an answer already begun, and everybody else waits. While
+people are about, the batch lane leaves one of several slots free, so that none of them waits for its rows.
 """
 
 import math
@@ -23,6 +24,8 @@ from engine.errors import Busy, ColibriError, ModelLoading, QueueFull, QueueTime
 LONGEST_RETRY_S = 600
 TYPICAL_N = 128.0
 """Tokens of an answer until some have been counted."""
+PEOPLE_S = 60.0
+"""So long after the last request of another lane the batch lane still leaves a slot free."""
 
 
 class DeadlineUnreachable(Busy):
@@ -93,7 +96,8 @@ class Effects(Protocol):
 
 @dataclass(slots=True)
 class Queue:
-    """`lanes` are served strictly in the order of LANES; inside a lane the first comes first.
+    """`lanes` are served strictly in the order of LANES; inside a lane the first comes first. Nobody who runs is ever
+    stopped for another: a row of a batch leaves when it is done, and the next in line may be a person.
 
     `slots`, `reopens` (a time), `closed` and `held` are the gate, which the methods move; `rates` is set by whoever
     measures.
@@ -110,6 +114,7 @@ class Queue:
     _active: dict[str, Job] = field(default_factory=dict)
     _waiting: dict[Lane, list[Job]] = field(default_factory=lambda: {lane: [] for lane in LANES})
     _told: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    _people: float = -math.inf
 
     # What happens to the queue
 
@@ -117,7 +122,7 @@ class Queue:
         """Admit, start or refuse a new job:
 
         1. closed: refused with the reason it was closed for
-        2. a slot is free (then nobody waits, or it would have been taken): started
+        2. a slot is free for its lane (then nobody of it waits, or it would have been taken): started
         3. paused and the lane lets nobody wait: refused, the model is loading
         4. the lane is full: refused, with the time after which a place is likely
         5. its deadline is earlier than its turn: refused
@@ -125,10 +130,12 @@ class Queue:
         """
         assert job.id not in self._active and all(job.id != other.id for other in self.waiting()), job.id
         job.submitted = now
+        if job.lane != "batch":
+            self._people = now
         limit = self.lanes[job.lane]
         if self.closed is not None:  # 1
             return self.effects.refuse(job, self.closed)
-        if len(self._active) < self.slots and (job.continues or not self.held):  # 2
+        if self._may_start(job, now) and not (job.lane == "batch" and self._waiting["batch"]):  # 2
             return self._start(job, now)
         if (self.slots == 0 or self.held) and limit.waiting == 0:  # 3
             after = _retry_after(self.first_free_s(now))
@@ -165,7 +172,10 @@ class Queue:
 
     def finish(self, job_id: str, now: float) -> None:
         """The engine has let go of a running or stopping job, however it ended."""
-        if self._active.pop(job_id, None) is not None:
+        job = self._active.pop(job_id, None)
+        if job is not None:
+            if job.lane != "batch":
+                self._people = now
             self._settle(now)
 
     def tick(self, now: float) -> None:
@@ -256,7 +266,9 @@ class Queue:
         for job in self.waiting():
             etas[job.id] = None
             if free is not None:
-                first = min(range(len(free)), key=free.__getitem__)
+                # What is left free for people is no place for a row.
+                n_kept = int(job.lane == "batch" and len(free) > 1 and self._batch_room(now) < self.slots)
+                first = sorted(range(len(free)), key=free.__getitem__)[n_kept]
                 etas[job.id] = free[first]
                 cost = self.rates.cost_s(job.n_prompt, job.n_predict)
                 free = None if cost is None else [*free[:first], free[first] + cost, *free[first + 1 :]]
@@ -276,6 +288,18 @@ class Queue:
 
     # Inside
 
+    def _may_start(self, job: Job, now: float) -> bool:
+        """Whether there is a slot for it, and none that is kept for somebody else."""
+        if len(self._active) >= self.slots or (self.held and not job.continues):
+            return False
+        n_batch = sum(other.lane == "batch" for other in self._active.values())
+        return job.lane != "batch" or n_batch < self._batch_room(now)
+
+    def _batch_room(self, now: float) -> int:
+        """Slots that rows of batches may have: all of them, or all but one while people are about."""
+        are_about = now - self._people < PEOPLE_S or any(job.lane != "batch" for job in self._active.values())
+        return self.slots - 1 if are_about and self.slots > 1 else self.slots
+
     def _start(self, job: Job, now: float) -> None:
         job.state, job.started = "running", now
         self._active[job.id] = job
@@ -284,10 +308,10 @@ class Queue:
 
     def _settle(self, now: float) -> None:
         """Fill free slots, then tell each waiting job its place if that has changed."""
-        able = [job for job in self.waiting() if job.continues or not self.held]
-        for job in able[: max(0, self.slots - len(self._active))]:
-            self._waiting[job.lane].remove(job)
-            self._start(job, now)
+        for job in self.waiting():
+            if self._may_start(job, now):
+                self._waiting[job.lane].remove(job)
+                self._start(job, now)
         etas = self.etas(now)
         told: dict[str, tuple[int, int | None]] = {}
         for position, job in enumerate(self.waiting(), 1):

@@ -147,6 +147,9 @@ class Settings(BaseModel):
     max_queue: int = knob(
         8, "requests that may wait; the next one gets 429", "serving", "appliance.dispatch",
         "one box answers one at a time: a longer queue outlives its clients", ge=0, le=10_000)
+    max_queue_batch: int = knob(
+        64, "rows of batches that may wait; they come after everybody else", "serving", "appliance.dispatch",
+        "nobody watches a row: it may wait, but not without bound", ge=0, le=10_000)
     queue_timeout: float = knob(
         300.0, "seconds a request may wait", "serving", "appliance.dispatch", "clients give up after 600", gt=0,
         le=86_400)

@@ -170,7 +170,10 @@ async def running(begin: First) -> AsyncIterator[Services]:
     if is_new:
         key_watch.tell(settings.data_dir / "keys")
     supervisor = Supervisor(prepared.worker, prefix=prepared.prefix)
-    dispatcher = Dispatcher(supervisor, max_queue=settings.max_queue, queue_timeout=settings.queue_timeout)
+    dispatcher = Dispatcher(
+        supervisor, max_queue=settings.max_queue, queue_timeout=settings.queue_timeout,
+        max_queue_batch=settings.max_queue_batch,
+    )  # fmt: skip
     renderer, events, loglines = Renderer(), Events(), LogLines()
     library = Library(settings.data_dir / "batches")
     await library.open()

@@ -18,7 +18,7 @@ SUMMARY_LENGTH = 200
 GROUPS: dict[str, tuple[str, ...]] = {
     "sampling": ("n_predict", "temp", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "repeat_last_n",
                  "presence_penalty", "frequency_penalty", "seed"),
-    "queue": ("max_queue", "queue_timeout", "timeout", "handover"),
+    "queue": ("max_queue", "max_queue_batch", "queue_timeout", "timeout", "handover"),
     "drain": ("drain_timeout", "drain_policy"),
     "warmup": ("start_timeout", "warm_timeout", "check_timeout", "stop_timeout", "warmup_prompt", "warmup_tokens"),
 }  # fmt: skip

@@ -259,7 +259,8 @@ class Swapper:
 
     def _take(self, candidate: Prepared, degraded: str | None) -> None:
         self.in_force, self.since, self.degraded = candidate, time.time(), degraded
-        self._dispatcher.limit(candidate.settings.max_queue, candidate.settings.queue_timeout)
+        limits = candidate.settings
+        self._dispatcher.limit(limits.max_queue, limits.queue_timeout, limits.max_queue_batch)
         self.serve(candidate)
         if candidate.name:
             self._journal.serves(candidate.name, candidate.rev)

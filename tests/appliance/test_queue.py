@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from appliance.queue import DeadlineUnreachable, Job, LaneLimit, Queue, Rates
+from appliance.queue import PEOPLE_S, DeadlineUnreachable, Job, LaneLimit, Queue, Rates
 from appliance.request import LANES
 from engine.errors import ColibriError, EngineDown, ModelLoading, QueueFull, QueueTimeout
 
@@ -310,3 +310,63 @@ def test_a_waiting_job_can_turn_out_larger_and_a_started_one_cannot() -> None:
     queue.submit(job("b"), 0.0)
     assert queue.resize("b", 5000, 7) and queue.waiting()[0].n_prompt == 5000
     assert not queue.resize("a", 1, 1) and not queue.resize("nobody", 1, 1)
+
+
+def test_while_people_are_about_rows_of_batches_leave_one_slot_free() -> None:
+    queue, effects = make(slots=3, waiting=5)
+    queue.submit(job("p", "interactive"), 0.0)
+    queue.finish("p", 1.0)
+    for name in ("b1", "b2", "b3"):
+        queue.submit(job(name, "batch"), 2.0)
+    assert effects.take() == [("start", "p"), ("start", "b1"), ("start", "b2"), ("moved", "b3", 1)]
+    queue.submit(job("f", "fallback"), 3.0)
+    assert effects.take() == [("start", "f")]
+    queue.finish("b1", 4.0)
+    assert effects.take() == [("start", "b3")]
+
+
+def test_once_people_have_gone_a_batch_has_every_slot_and_the_next_person_the_first_that_is_free() -> None:
+    queue, effects = make(slots=2, waiting=5)
+    queue.submit(job("p"), 0.0)
+    queue.finish("p", 1.0)
+    queue.submit(job("b1", "batch"), 2.0)
+    queue.submit(job("b2", "batch"), 2.0)
+    queue.tick(1.0 + PEOPLE_S - 0.1)
+    assert ("start", "b2") not in effects.take()
+    queue.tick(1.0 + PEOPLE_S)
+    assert ("start", "b2") in effects.take()
+    queue.submit(job("b3", "batch"), 70.0)
+    queue.submit(job("p2"), 70.0)
+    effects.take()
+    queue.finish("b1", 71.0)
+    assert effects.take()[0] == ("start", "p2")
+
+
+def test_a_person_who_is_being_answered_keeps_the_free_slot_for_as_long_as_it_takes() -> None:
+    queue, effects = make(slots=3, waiting=5)
+    queue.submit(job("p"), 0.0)
+    for name in ("b1", "b2", "b3"):
+        queue.submit(job(name, "batch"), 1.0)
+    queue.finish("b1", 1000.0)
+    assert [event for event in effects.take() if event[0] == "start"] == [
+        ("start", "p"), ("start", "b1"), ("start", "b2"), ("start", "b3"),
+    ]  # fmt: skip
+    assert [active.id for active in queue.active()] == ["p", "b2", "b3"]
+
+
+def test_the_only_slot_is_everybodys() -> None:
+    queue, effects = make(slots=1)
+    queue.submit(job("p"), 0.0)
+    queue.finish("p", 1.0)
+    queue.submit(job("b", "batch"), 1.0)
+    assert effects.take() == [("start", "p"), ("start", "b")]
+
+
+def test_the_eta_of_a_row_does_not_count_on_the_slot_that_is_kept() -> None:
+    queue, _ = make(slots=2, waiting=5)
+    queue.rates = Rates(prompt_s=0.1, predict_s=0.1, typical_n=100)
+    queue.submit(job("p"), 0.0)
+    queue.finish("p", 1.0)
+    queue.submit(job("b1", "batch", n_predict=10), 1.0)
+    queue.submit(job("b2", "batch", n_predict=10), 1.0)
+    assert queue.eta_s("b2", 1.0) == pytest.approx(11.0)
