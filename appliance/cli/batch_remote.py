@@ -48,7 +48,7 @@ def show_all(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found))
         return 0
-    rows = [("ID", "STATUS", "ROWS", "FAILED", "CREATED", "ENDPOINT"), *map(_cells, found["data"])]
+    rows = [("ID", "STATUS", "ROWS", "FAILED", "CREATED", "ENDPOINT", "NOW"), *map(_cells, found["data"])]
     print(columns(rows, right=(2, 3)) if len(rows) > 1 else "there are no batches")
     return 0
 
@@ -103,7 +103,10 @@ def _cells(batch: dict[str, Any]) -> tuple[str, ...]:
     rows = f"{done:,}/{int(counts.get('total') or 0):,}"
     failed = str(counts.get("failed") or 0)
     words = (str(batch.get("id")), str(batch.get("status")))
-    return (*map(safe, words), rows, failed, _when(batch.get("created_at")), safe(str(batch.get("endpoint"))))
+    ours = batch.get("colibri") or {}
+    now = f"waits {ours['waits']}" if ours.get("waits") else str(ours.get("finish") or "")
+    endpoint = safe(str(batch.get("endpoint")))
+    return (*map(safe, words), rows, failed, _when(batch.get("created_at")), endpoint, safe(now))
 
 
 def _line(batch: dict[str, Any]) -> str:

@@ -96,7 +96,7 @@ def _job(args: argparse.Namespace, tagging: Tagging | None) -> Job:
         return Job(args.input, args.output, errors)
     rows, answers, errors = tagging.beside(args.output)
     tagging.write_rows(rows)
-    return Job(rows, answers, args.errors or errors)
+    return Job(rows, answers, args.errors or errors, (args.input, args.output))
 
 
 async def _single(shop: Workshop, job: Job, golden: Golden | None, least: float) -> None:
@@ -160,7 +160,7 @@ def _told(args: argparse.Namespace, jobs: list[Job], golden: Golden | None) -> i
             rate = job.summary()["rows_per_minute"]
             where = f"; see {job.errors}" if c.failed else ""
             again = f", {job.done:,} of them before" if job.done else f", {rate} rows per minute" if rate else ""
-            text = f"{job.source.name}: {c.completed:,} of {c.total:,} rows answered{again}, {c.failed:,} failed{where}"
+            text = f"{job.title}: {c.completed:,} of {c.total:,} rows answered{again}, {c.failed:,} failed{where}"
             sys.stderr.write(text + "\n")
     if any(job.refused for job in jobs):
         return 3

@@ -41,22 +41,28 @@ LOOK_S = 20.0
 @dataclass(slots=True)
 class Job:
     """One input and where its answers go. `done` and `computed` are rows of earlier runs and of this one; `refused`
-    says why it was not begun."""
+    says why it was not begun, `shown` what a person gave and gets where that is a table."""
 
     source: Path
     output: Path
     errors: Path
+    shown: tuple[Path, Path] | None = None
     counts: Counts = field(default_factory=lambda: Counts(0, 0, 0))
     done: int = 0
     computed: int = 0
     work_s: float = 0.0
     refused: str | None = None
 
+    @property
+    def title(self) -> str:
+        return (self.shown or (self.source,))[0].name
+
     def summary(self) -> dict[str, Any]:
         """For --json."""
+        given, got = self.shown or (self.source, self.output)
         rate = 60 * self.computed / self.work_s if self.work_s > 0 else 0.0
         return {
-            "input": str(self.source), "output": str(self.output), "errors": str(self.errors),
+            "input": str(given), "output": str(got), "errors": str(self.errors),
             "total": self.counts.total, "completed": self.counts.completed, "failed": self.counts.failed,
             "left": self.counts.left, "refused": self.refused, "done_before": self.done,
             "seconds": round(self.work_s, 2), "rows_per_minute": round(rate, 1),
@@ -139,7 +145,7 @@ class Workshop:
     async def answer(self, job: Job, found: Scan, service: BatchEngine) -> None:
         """Go on with a job until it is done or the window closes; the counts say which. Raises what ends it."""
         created = int(job.source.stat().st_mtime)
-        bar = Bar(job.source.name, self.progress, self._window)
+        bar = Bar(job.title, self.progress, self._window)
 
         drawn = {ref.line for ref in found.refs if ref.is_drawn}
 

@@ -1,11 +1,14 @@
 """`colibri batch` with a tiny real engine: files, tables, kills, spools, golden rows. Not here: the core's cases."""
 
+import asyncio
 import csv
 import json
 import os
 import signal
 import time
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -226,3 +229,50 @@ def test_a_bad_file_is_not_added(tmp_path: Path) -> None:
     done = inside("batch", "add", str(bad), "--spool", str(tmp_path))
     assert done.code == 3 and "1 lines of bad.jsonl are no rows; line 2" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["bad.jsonl"]
+
+
+def test_a_window_that_closes_ends_the_engine_and_the_next_opening_goes_on(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock jumps to the day once some rows are answered, and back into the night when it is waited for."""
+    from appliance.cli import batch_work
+
+    out = tmp_path / "out.jsonl"
+    source = file_of(tmp_path / "in.jsonl", *(row(f"r{i}", f"the bird {i}", max_tokens=8) for i in range(60)))
+    seen: list[tuple[str, int]] = []
+
+    class Clock(datetime):
+        hour_now = 23
+
+        @classmethod
+        def now(cls, tz: Any = None) -> "Clock":
+            return cls(2026, 1, 1, cls.hour_now, 0)
+
+    begun, waited = batch_work.Workshop.engine, batch_work.asyncio.sleep
+
+    def engine(self: Any) -> Any:
+        seen.append(("engine", len(records(out)) if out.exists() else 0))
+        return begun(self)
+
+    told = batch_work.Bar.told
+
+    def close(self: Any, counts: Any, groups: Any) -> None:
+        told(self, counts, groups)
+        if counts.completed >= 20 and not any(what == "wait" for what, _ in seen):
+            Clock.hour_now = 12
+
+    async def wait(seconds: float) -> None:
+        if Clock.hour_now == 12:
+            seen.append(("wait", len(records(out))))
+            Clock.hour_now = 23
+            seconds = 0
+        await waited(seconds)
+
+    monkeypatch.setattr(batch_work, "datetime", Clock)
+    monkeypatch.setattr(batch_work.Workshop, "engine", engine)
+    monkeypatch.setattr(batch_work.Bar, "told", close)
+    monkeypatch.setattr(batch_work, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": wait}))
+    done = batch(model, "-i", str(source), "-o", str(out), "--window", "22:00-06:00")
+    assert done.code == 0 and len(records(out)) == 60 and "waiting for 22:00-06:00, in 600 min" in done.err
+    assert [what for what, _ in seen] == ["engine", "wait", "engine"]
+    assert 20 <= seen[1][1] < 60, "what ran was finished and written, the rest waited"
