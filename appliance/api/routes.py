@@ -25,6 +25,7 @@ from appliance.api import (
     models,
     openapi,
     schema,
+    slots,
     text,
 )
 from appliance.api.batch_schema import BatchRequest
@@ -92,6 +93,8 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/detokenize", text.detokenize, "user", "Token ids to text", schema.DetokenizeRequest),
     Route("POST", "/apply-template", text.apply_template, "user", "Messages to the prompt the model reads",
           schema.ApplyTemplateRequest),
+    Route("GET", "/slots", slots.slots, "user", "What each slot computes, in llama-server's shape"),
+    Route("GET", "/props", slots.props, "user", "What is served, in llama-server's shape"),
     Route("GET", "/running", admin_swaps.running, "user", "The models in memory, in llama-swap's shape"),
     Route("GET", "/api/profiles", admin_profiles.public, "user", "The profiles and which one serves"),
     Route("PUT", "/api/profiles/active", admin_swaps.activate, "admin", "Swap to a profile",
