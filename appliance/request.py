@@ -101,7 +101,7 @@ class Done:
     predicted_n, predicted_ms, predicted_per_token_ms, predicted_per_second; with guesses draft_n, draft_n_accepted) and
     queue_ms; prompt_n leaves the cached tokens out, while `n_prompt` counts all. `handoff` is the reason when the text
     is a hand-over to a person and no model wrote it. `embedding` is the prompt's vector where that was asked for:
-    float32, little-endian, as base64.
+    float32, little-endian, as base64. `loop`: the answer was ended since it only repeated itself.
     """
 
     finish_reason: FinishReason
@@ -113,6 +113,7 @@ class Done:
     seed: int | None
     handoff: str | None = None
     embedding: str | None = None
+    loop: Mapping[str, int] | None = None
 
 
 Event = Queued | Prefill | Piece | Done

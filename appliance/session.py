@@ -16,6 +16,7 @@ from appliance.outbox import Outbox
 from appliance.request import Done, FinishReason, GenerateRequest, TokenLogprob
 from appliance.wire import Frame
 from engine.errors import ColibriError, ContextLengthExceeded
+from engine.loops import Loop, LoopWatch
 from engine.tokenizer.stream import TextStream
 from engine.tokenizer.vocab import Vocab
 
@@ -59,6 +60,9 @@ class Session:
         self._n_generated = 0
         self._spent_before: Any = None
         self._clock = _Clock()
+        self._loop: Loop | None = None
+        # Who wants no end is measuring, and takes whatever comes.
+        self._watch = None if request.ignore_eos else LoopWatch()
 
     def begin(self, engine: EngineLike) -> bool:
         """Open the sequence; False when that was the end of the request already."""
@@ -161,6 +165,9 @@ class Session:
                 self._take(one)
                 if self._text.stopped is not None:
                     return "stop"
+                if self._watch is not None and (loop := self._watch.push(one.token)) is not None:
+                    self._loop = loop
+                    return self._end("length")
         return None if out.finish is None else self._end(out.finish)
 
     def _tell_prefill(self, done: int, *, force: bool) -> None:
@@ -228,7 +235,10 @@ class Session:
             used = self._engine.spent().since(self._spent_before)  # type: ignore[attr-defined]
             if used.read_bytes:  # of whoever stepped along, too
                 timings |= {"disk_ms": used.disk_ns / 1e6, "disk_bytes": used.read_bytes}
-        return done_frame(self.request.id, Done(finish, stop, n_prompt, n_cached, self._n_generated, timings, seed))
+        done = Done(finish, stop, n_prompt, n_cached, self._n_generated, timings, seed)
+        if self._loop is not None:
+            done = replace(done, loop=self._loop.json())
+        return done_frame(self.request.id, done)
 
 
 class _Clock:

@@ -59,7 +59,10 @@ class ChatShape(Shape):
         answer = self._answers.get(index) or self.new_answer(index)
         answer.end(done)
         rest = [self.chunk(self._choice(index, delta, [], None)) for delta in answer.take_deltas()]
-        return [*rest, {**self.chunk(self._choice(index, {}, [], answer.finish_reason)), **self._tail(done)}]
+        return [
+            *rest,
+            {**self.chunk(self._choice(index, {}, [], answer.finish_reason)), **self._tail(done, of=(index, done))},
+        ]
 
     def _choice(
         self, index: int, delta: dict[str, Any], logprobs: list[TokenLogprob], finish: str | None

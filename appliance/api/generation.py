@@ -9,11 +9,12 @@ only with the same API key and either the same Idempotency-Key or an SDK's word 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from appliance.api.errors import AnswerTimeout, public
+from appliance.hints import hints
 from appliance.metrics import Metrics
 from appliance.request import Done, Event, GenerateRequest, Piece, Queued
 from appliance.speech.speech import PLAIN, Speech
@@ -43,6 +44,7 @@ class Speaks(Protocol):
 
     def fingerprint(self) -> str: ...
     def handover(self) -> str | None: ...
+    def engine_info(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,10 @@ class Generation:
     def speech(self, index: int) -> Speech:
         """How the answer with this number is to be read."""
         return self.requests[index].speech if index < len(self.requests) else PLAIN
+
+    def hints(self, index: int, done: Done) -> list[str]:
+        """What may have spoiled the answer with this number, which ended by `done`."""
+        return hints(self.requests[index].sampling, done, self.speaker.engine_info())
 
     def view(self) -> "View":
         """A viewer that sees everything from the first event on; use it as an async context."""

@@ -118,6 +118,10 @@ class Services:
         """The text that hands over to a person where no answer can come in time, if the profile has one."""
         return self.settings.handover
 
+    def engine_info(self) -> dict[str, Any]:
+        """What the engine said of itself."""
+        return self.supervisor.info
+
     def check_open(self) -> None:
         """Raise Draining once the server has been told to stop."""
         if self.draining:

@@ -39,6 +39,7 @@ class Signed(Protocol):
     fingerprint: str
 
     def speech(self, index: int) -> Speech: ...
+    def hints(self, index: int, done: Done) -> list[str]: ...
 
 
 @dataclass(kw_only=True)
@@ -84,7 +85,8 @@ class Shape(ABC):
         dones = {i: a.done for i, a in sorted(answers.items()) if a.done is not None}
         choices = [self.choice(i, a) for i, a in sorted(answers.items())]
         body = {**self._head(self.plain_object), "choices": choices, "usage": self.usage(dones)}
-        return {**body, **self._tail(dones[0])}
+        first = next((i for i, done in dones.items() if done.loop is not None), 0)
+        return {**body, **self._tail(dones[0], of=(first, dones[first]))}
 
     def chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
         """A chunk with one choice; `usage` is null in all but the last when it was asked for."""
@@ -97,7 +99,9 @@ class Shape(ABC):
 
     def closing(self, index: int, done: Done) -> list[dict[str, Any]]:
         """The last chunks: what was held back, then the finish reason with the timings of its answer."""
-        return [{**self.chunk(self.delta(index, Piece("", []), done.finish_reason)), **self._tail(done)}]
+        return [
+            {**self.chunk(self.delta(index, Piece("", []), done.finish_reason)), **self._tail(done, of=(index, done))}
+        ]
 
     def progress(self, index: int, prefill: Prefill) -> dict[str, Any]:
         """How much of the prompt is read; for clients that asked with return_progress."""
@@ -129,10 +133,16 @@ class Shape(ABC):
             head["service_tier"] = "default"
         return {**head, "system_fingerprint": who.fingerprint}
 
-    def _tail(self, done: Done) -> dict[str, Any]:
+    def _tail(self, done: Done, *, of: tuple[int, Done] | None = None) -> dict[str, Any]:
+        """Timings of `done`; what went wrong with it, or with the answer `of` this number."""
         ours: dict[str, Any] = {"seed": done.seed}
         if done.handoff is not None:
             ours["handoff"] = {"id": f"ho-{self.answer.name.rpartition('-')[2]}", "reason": done.handoff}
+        index, ended = of or (0, done)
+        if ended.loop is not None:
+            ours["loop"] = dict(ended.loop)
+        if found := self.answer.hints(index, ended):
+            ours["hints"] = found
         if self.notes:
             ours["notes"] = list(self.notes)
         timings = {name: round(value, 3) for name, value in done.timings.items()}

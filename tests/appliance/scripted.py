@@ -24,6 +24,8 @@ END = len(LETTERS)
 MARK = END + 1
 OTHERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 \n<>/{}[]\":,_|=#!?"
 LAYER_S = 0.005
+UNLIKE = 257
+"""When a script begins anew it writes another letter so often."""
 
 
 def vocab() -> Vocab:
@@ -154,7 +156,10 @@ class Engine:
         return StepOut("prefill", seq.n_read, len(seq.prompt))
 
     def _write(self, seq: Seq) -> StepOut:
-        token = ids(self.script.text[seq.n_written % len(self.script.text)])[0]
+        text = self.script.text
+        token = ids(text[seq.n_written % len(text)])[0]
+        if seq.n_written >= len(text) and seq.n_written % UNLIKE == 0 and token < END:
+            token = (token + 1) % END  # a text that has no end is no loop for that
         seq.n_written += 1
         finish = "stop" if token in seq.eog_ids else "length" if seq.n_written == seq.n_predict else None
         top = [(token, -0.5), (0, float("-inf"))][: seq.n_logprobs]
