@@ -45,6 +45,7 @@ class Speaks(Protocol):
     def fingerprint(self) -> str: ...
     def handover(self) -> str | None: ...
     def engine_info(self) -> Mapping[str, Any]: ...
+    def handed_over(self, answer: str, reason: str, owner: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,7 @@ class Generation:
             self.error = error
             return
         metrics.handed_over(error.code)
+        self.speaker.handed_over(self.name, error.code, self.identity.owner)
         self.requests = [replace(request, speech=PLAIN) for request in self.requests]  # no model wrote it
         self._add(0, Piece(text, []))
         self._add(0, Done("stop", None, 0, 0, 0, {}, None, handoff=error.code))

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from appliance.api import (
     admin,
     admin_feeds,
+    admin_handoffs,
     admin_memory,
     admin_profiles,
     admin_swaps,
@@ -117,6 +118,8 @@ ROUTES: tuple[Route, ...] = (
           query=("draft",), headers=CHANGE),
     Route("POST", "/admin/plan", admin_swaps.plan, "admin", "What a swap to a profile would do", schema.PlanRequest),
     Route("POST", "/admin/swap", admin_swaps.swap, "admin", "Swap to a profile", schema.SwapRequest, headers=ORDER),
+    Route("GET", "/admin/handoffs", admin_handoffs.many, "admin", "Answers handed over to a person, the newest first",
+          query=("limit",)),
     Route("GET", "/admin/swaps", admin_swaps.many, "admin", "The latest swaps"),
     Route("GET", "/admin/swap/{id}", admin_swaps.one, "admin", "One swap: stages, times, reason, log"),
     Route("POST", "/admin/swap/{id}/abort", admin_swaps.abort, "admin", "Go back to the profile before",

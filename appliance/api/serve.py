@@ -205,6 +205,7 @@ async def running(begin: First) -> AsyncIterator[Services]:
             await dispatcher.close()
             await renderer.close()
             services.admission.close()
+            services.handoffs.close()
             await library.close()
 
 

@@ -16,6 +16,7 @@ from appliance.api.generation import Generations, Submits
 from appliance.batches.executor import Executor
 from appliance.chronicle import Chronicle
 from appliance.events import Events
+from appliance.handoffs import Handoffs, handoff_id
 from appliance.key_lines import Key
 from appliance.keys import KeyRing
 from appliance.loglines import LogLines
@@ -93,8 +94,10 @@ class Services:
     started: float = field(default_factory=time.time)
     generations: Generations = field(init=False)
     chronicle: Chronicle = field(init=False)
+    handoffs: Handoffs = field(init=False)
 
     def __post_init__(self) -> None:
+        self.handoffs = Handoffs(self.settings.data_dir)
         self.chronicle = Chronicle(self.events, lambda: self.swapper.current is not None)
         self.metrics.on_answer = self.chronicle.answered
         self.generations = Generations(self.dispatcher, self.metrics, self)
@@ -117,6 +120,14 @@ class Services:
     def handover(self) -> str | None:
         """The text that hands over to a person where no answer can come in time, if the profile has one."""
         return self.settings.handover
+
+    def handed_over(self, answer: str, reason: str, owner: str) -> None:
+        """The client of this answer got the hand-over text."""
+        self.handoffs.add({
+            "id": handoff_id(answer), "time": round(time.time(), 3), "reason": reason, "model": self.model.id,
+            "key": owner,
+        })  # fmt: skip
+        self.events.tell("request", f"handed over to a person ({reason})", "warning", handoff=handoff_id(answer))
 
     def engine_info(self) -> dict[str, Any]:
         """What the engine said of itself."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from appliance.handoffs import handoff_id
 from appliance.request import Done, Piece, Prefill, TokenLogprob
 from appliance.speech.speech import Speech
 
@@ -137,7 +138,7 @@ class Shape(ABC):
         """Timings of `done`; what went wrong with it, or with the answer `of` this number."""
         ours: dict[str, Any] = {"seed": done.seed}
         if done.handoff is not None:
-            ours["handoff"] = {"id": f"ho-{self.answer.name.rpartition('-')[2]}", "reason": done.handoff}
+            ours["handoff"] = {"id": handoff_id(self.answer.name), "reason": done.handoff}
         index, ended = of or (0, done)
         if ended.loop is not None:
             ours["loop"] = dict(ended.loop)

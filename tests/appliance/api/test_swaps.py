@@ -5,6 +5,7 @@ Real sockets, queue and worker processes around a scripted engine. Not here: the
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import time
@@ -350,3 +351,9 @@ async def test_the_hand_over_text_is_answered_where_nobody_can_answer_in_time(tm
         assert full[1]["colibri"]["handoff"]["reason"] == "queue_full"
         assert (await late)[1]["colibri"]["handoff"]["reason"] == "queue_timeout"
         assert "handoff" not in (await long)[1]["colibri"]
+        status, stored, _ = await it.call("GET", "/admin/handoffs", Authorization=f"Bearer {it.admin}")
+        told = [body["colibri"]["handoff"] for body in ((await late)[1], full[1])]
+        assert status == 200 and [{key: one[key] for key in ("id", "reason")} for one in stored["data"]] == told
+        assert (await it.call("GET", "/admin/handoffs"))[0] == 403
+    kept = [json.loads(line) for line in (tmp_path / "data" / "handoffs.jsonl").read_text().splitlines() if line]
+    assert kept == stored["data"][::-1] and "hi" not in str(kept), "what was asked is not stored"
