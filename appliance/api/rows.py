@@ -54,6 +54,9 @@ class Rows:
         slots = int(self._services.supervisor.info.get("n_parallel") or 1)
         return min(MICRO, slots + (slots + 1) // 2)
 
+    def fingerprint(self) -> str:
+        return self._services.fingerprint()
+
     def check(self, url: str, body: dict[str, Any]) -> None:
         check(url, body)
 

@@ -9,13 +9,14 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from appliance.batches.forecast import Forecast, words, work
+from appliance.batches.golden_file import Golden
 from appliance.batches.job import Doc, Options, listed, public
 from appliance.batches.library import Library
 from appliance.batches.order import Group
@@ -27,6 +28,7 @@ LOOK_S = 2.0
 """How often a waiting batch looks whether it may work."""
 FULL_S = 30.0
 """Pause after the disk took nothing."""
+T = TypeVar("T")
 log = logging.getLogger("colibri.batch")
 
 
@@ -42,6 +44,9 @@ class Engine(Protocol):
     def check(self, url: str, body: dict[str, Any]) -> None:
         """Raise what a body would meet whatever the model; in a thread."""
 
+    def fingerprint(self) -> str:
+        """Names build, weights and kernels: another one may answer otherwise."""
+
     async def answer(self, job: Doc, sha256: str, row: Row, is_drawn: bool) -> Outcome: ...
 
 
@@ -55,7 +60,8 @@ class Executor:
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._current: str | None = None
-        self._going: asyncio.Task[Counts] | None = None
+        self._going: asyncio.Task[Any] | None = None
+        self._held: dict[str, tuple[str, str]] = {}
         self._runs: dict[str, tuple[Run, Scan]] = {}
         self._counts: dict[str, Counts] = {}
         self._forecasts: dict[str, Forecast] = {}
@@ -148,7 +154,8 @@ class Executor:
             return f"for the profile {options.profile}"
         if doc["model"] is not None and doc["model"] != model:
             return f"for the model {doc['model']}, which it began with"
-        return None
+        fingerprint, why = self._held.get(doc["id"], ("", ""))
+        return why if fingerprint == self.engine.fingerprint() else None
 
     def _is_over(self, doc: Doc) -> bool:
         return doc["expires_at"] is not None and time.time() >= doc["expires_at"]
@@ -210,16 +217,11 @@ class Executor:
         await self._scan(doc)
         run = self._runs[doc["id"]][0]
         if doc["status"] == "in_progress":
+            if await self._follow(self._is_held(doc)):
+                return
             self._forecasts[doc["id"]].begin(time.monotonic())
-            self._going = asyncio.create_task(run.go())
-            try:
-                await asyncio.wait([self._going])
-            except asyncio.CancelledError:
-                self._going.cancel()
-                await asyncio.wait([self._going])
-                raise
-            if not self._going.cancelled():
-                counts = self._going.result()
+            counts = await self._follow(run.go())
+            if counts is not None:
                 if counts.left and not self._is_over(doc):
                     return
                 if not counts.left:
@@ -233,6 +235,44 @@ class Executor:
             await self._end(doc, "expired")
         elif doc["status"] == "finalizing":
             await self._end(doc, "completed")
+
+    async def _follow(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Its result; None when the batch's cancel ended it."""
+        self._going = going = asyncio.create_task(work)
+        try:
+            await asyncio.wait([going])
+        except asyncio.CancelledError:
+            going.cancel()
+            await asyncio.wait([going])
+            raise
+        return None if going.cancelled() else going.result()
+
+    async def _is_held(self, doc: Doc) -> bool:
+        """Ask the rows with known answers, if the batch has some; it is held until another engine answers when too few
+        come out right."""
+        options, engine = Options.read(doc["metadata"] or {}), self.engine
+        self._held.pop(doc["id"], None)
+        if options.golden is None or engine is None:
+            return False
+        file = await self.library.file(options.golden, doc["owner"])
+        if file is None:
+            raise BadInput("the file of colibri_golden is not there any more", "golden_missing")
+        golden = await asyncio.to_thread(Golden.read, self.library.path(file))
+
+        async def ask(url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            outcome = await engine.answer(doc, options.golden or "", Row(0, "golden", url, body), False)
+            return outcome.status, outcome.body
+
+        share = await golden.judge(ask)
+        if share >= options.golden_share:
+            return False
+        why = (
+            f"held: {golden.right} of {golden.total} rows with known answers came out right, "
+            f"{options.golden_share:g} of them must; the first wrong one is {golden.first_wrong}"
+        )
+        log.warning("%s is %s", doc["id"], why)
+        self._held[doc["id"]] = (engine.fingerprint(), why)
+        return True
 
     async def _end(self, doc: Doc, status: str) -> None:
         run = self._runs[doc["id"]][0]
@@ -257,6 +297,7 @@ class Executor:
         if (entry := self._runs.pop(doc["id"], None)) is not None:
             entry[0].close()
         self._counts.pop(doc["id"], None)
+        self._held.pop(doc["id"], None)
         self._forecasts.pop(doc["id"], None)
 
     def _told(self, name: str, counts: Counts, groups: list[Group]) -> None:

@@ -23,35 +23,45 @@ AHEAD = {
 }
 MOST_ERRORS = 100
 """Bad lines that the batch itself lists; all are in its error file."""
+KEYS = ("colibri_window", "colibri_profile", "colibri_expires_hours", "colibri_golden", "colibri_golden_share")
 HIDDEN = ("owner", "sha256", "about")
 Doc = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a batch's metadata asks of us: `colibri_window`, `colibri_profile`, `colibri_expires_hours`."""
+    """What a batch's metadata asks of us, see KEYS; `golden` is the id of a file of rows with known answers, of which
+    the share `golden_share` must come out right before the batch may work."""
 
     window: Window | None = None
     profile: str | None = None
     expires_s: float | None = None
+    golden: str | None = None
+    golden_share: float = 0.9
 
     @classmethod
     def read(cls, metadata: dict[str, str]) -> "Options":
         """Raises InvalidParameter for a colibri_ key nobody reads, or a wrong value."""
-        known = ("colibri_window", "colibri_profile", "colibri_expires_hours")
-        for key in metadata:
-            if key.startswith("colibri_") and key not in known:
-                raise InvalidParameter(f"metadata has a key that nobody reads; known are {', '.join(known)}",
-                                       param="metadata")  # fmt: skip
-        window, hours = metadata.get(known[0]), metadata.get(known[2])
-        try:
-            expires = None if hours is None else float(hours) * 3600
-        except ValueError:
-            expires = -1.0
-        if expires is not None and not 0 < expires <= 366 * 86_400:
-            text = "colibri_expires_hours is a number of hours over 0 and at most 8784, as a string"
+        if any(key.startswith("colibri_") and key not in KEYS for key in metadata):
+            text = f"metadata has a colibri_ key that nobody reads; known are {', '.join(KEYS)}"
             raise InvalidParameter(text, param="metadata")
-        return cls(None if window is None else Window.parse(window), metadata.get(known[1]), expires)
+        window, hours = metadata.get("colibri_window"), _number(metadata, "colibri_expires_hours", 8784)
+        share = _number(metadata, "colibri_golden_share", 1)
+        return cls(
+            None if window is None else Window.parse(window), metadata.get("colibri_profile"),
+            None if hours is None else hours * 3600, metadata.get("colibri_golden"), 0.9 if share is None else share,
+        )  # fmt: skip
+
+
+def _number(metadata: dict[str, str], key: str, most: float) -> float | None:
+    text = metadata.get(key)
+    try:
+        value = None if text is None else float(text)
+    except ValueError:
+        value = 0.0
+    if value is not None and not 0 < value <= most:
+        raise InvalidParameter(f"{key} is a number over 0 and at most {most}, as a string", param="metadata")
+    return value
 
 
 def new_batch(owner: str, endpoint: str, input_file_id: str, window: str, metadata: dict[str, str] | None) -> Doc:

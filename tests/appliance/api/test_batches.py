@@ -145,7 +145,7 @@ async def test_what_one_key_stores_no_other_sees_but_the_admin_key(running: Serv
         ({"completion_window": "1h"}, "completion_window"), ({"endpoint": "/v1/models"}, "endpoint"),
         ({"metadata": {"colibri_window": "late"}}, "22:00-06:00"),
         ({"metadata": {"colibri_night": "2"}}, "nobody reads"),
-        ({"metadata": {"colibri_expires_hours": "soon"}}, "number of hours"),
+        ({"metadata": {"colibri_expires_hours": "soon"}}, "a number over 0"),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_a_batch_is_refused(running: Service, changes: dict[str, Any], words: str) -> None:
@@ -225,3 +225,31 @@ async def test_outside_its_hours_and_under_another_profile_a_batch_waits_and_say
         assert found.model_extra is not None and words in found.model_extra["colibri"]["waits"]
         await api.batches.cancel(batch.id)
         assert (await until(api, batch.id, ended)).status == "cancelled"
+
+
+async def test_a_batch_is_held_while_too_few_rows_with_known_answers_come_out_right(running: Service) -> None:
+    api = client(running)
+    rows = [{**one, "expected": "hell" if i < 8 else "other"} for i, one in enumerate(good(10))]
+    file = await api.files.create(file=("golden.jsonl", lines(*rows)), purpose="batch")
+    held = await begin(api, lines(*good(3)), colibri_golden=file.id)
+    fine = await begin(api, lines(*good(3)), colibri_golden=file.id, colibri_golden_share="0.8")
+    lost = await begin(api, lines(*good(3)), colibri_golden="file-none")
+    assert (await until(api, fine.id, ended)).status == "completed"
+    found = await until(api, held.id, lambda b: "held" in json.dumps(b.model_extra))
+    assert found.model_extra is not None and found.model_extra["colibri"]["waits"] == (
+        "held: 8 of 10 rows with known answers came out right, 0.9 of them must; the first wrong one is r8"
+    )
+    assert (await until(api, lost.id, ended)).status == "failed"
+    await api.batches.cancel(held.id)
+    assert (await until(api, held.id, ended)).status == "cancelled"
+
+
+async def test_a_batch_whose_time_is_over_keeps_what_it_has(tmp_path: Path) -> None:
+    async with service(tmp_path, options={"step_s": 0.05}) as running:
+        api = client(running)
+        batch = await begin(api, lines(*good(200)), colibri_expires_hours=str(1.5 / 3600))
+        batch = await until(api, batch.id, ended)
+        assert batch.status == "expired" and batch.expired_at and batch.request_counts is not None
+        counts = batch.request_counts
+        assert 0 < counts.completed < 200 and counts.completed + counts.failed == 200
+        assert {one["error"]["code"] for one in await records(api, batch.error_file_id)} == {"batch_expired"}
