@@ -36,7 +36,8 @@ class Rows:
         self._client: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "Rows":
-        connector = aiohttp.UnixConnector(self.path, limit=0)
+        # A connection for each row: one that is kept could be closed by the other end just when it is used again.
+        connector = aiohttp.UnixConnector(self.path, limit=0, force_close=True)
         headers = {"Authorization": f"Bearer {self._secret}", "x-colibri-lane": "batch"}
         timeout = aiohttp.ClientTimeout(total=None)
         self._client = aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout)

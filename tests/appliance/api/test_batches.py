@@ -20,8 +20,14 @@ MODEL = "tiny/model:q4"
 SOON_S = 60.0
 
 
+CLIENTS: list[openai.AsyncOpenAI] = []
+"""All are closed in the end: one that is only forgotten closes its sockets behind the event loop's back, which then
+does not see the next socket of that number."""
+
+
 def client(running: Service, key: str | None = None) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=running.base + "/v1", api_key=key or running.user, max_retries=0)
+    CLIENTS.append(openai.AsyncOpenAI(base_url=running.base + "/v1", api_key=key or running.user, max_retries=0))
+    return CLIENTS[-1]
 
 
 def lines(*given: object) -> bytes:
@@ -61,6 +67,8 @@ async def records(api: openai.AsyncOpenAI, name: str | None) -> list[dict[str, A
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
     async with service(tmp_path_factory.mktemp("batches"), options={"n_parallel": 2}) as found:
         yield found
+        for api in CLIENTS:
+            await api.close()
 
 
 async def test_a_batch_is_answered_with_stock_client_calls(running: Service) -> None:
