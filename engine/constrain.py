@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.circles import endless
 from engine.errors import EngineFailed, InvalidParameter
 from engine.kernels.regions import address_of
 from engine.tokenizer.vocab import Vocab
@@ -38,6 +39,8 @@ def json_schema(schema: object) -> str:
 
     if isinstance(schema, bool):  # the package takes these only inside others
         schema = {} if schema else {"enum": []}
+    if isinstance(schema, Mapping):  # by this word a schema could tell the package to pass over what it does not know
+        schema = {word: held for word, held in schema.items() if word != "x-guidance"}
     return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides={"whitespace_flexible": False})
 
 
@@ -92,7 +95,9 @@ def _bytes() -> Any:
 
 def check_schema(schema: object) -> tuple[str, str]:
     """As check(), for a JSON Schema: what is wrong and the path of the smallest part that has it ("" for the whole)."""
-    wrong = check(json_schema(schema))
+    wrong = _fault(schema)
+    if not wrong:
+        return _circle(schema)
     path: list[str] = []
     here, left = schema, MOST_LOOKS
     found = bool(wrong)
@@ -102,11 +107,30 @@ def check_schema(schema: object) -> tuple[str, str]:
             left -= 1
             if left < 0:
                 break
-            if check(json_schema(_with_definitions(part, schema))) == wrong:
+            if _fault(_with_definitions(part, schema)) == wrong:
                 here, found = part, True
                 path.append(name)
                 break
     return wrong, ".".join(path)
+
+
+def _fault(schema: object) -> str:
+    try:
+        return check(json_schema(schema))
+    except (ValueError, RecursionError) as error:  # 1e999, half a surrogate pair, more than 127 levels
+        return f"it cannot be read as JSON: {str(error).partition(' at line ')[0]}"
+
+
+def _circle(schema: object) -> tuple[str, str]:
+    """A part that needs itself, where the start of a text does not show it; the innermost of the first."""
+    wrong, found = endless(schema), ""
+    left: list[tuple[str, object]] = [("", schema)] if wrong else []
+    while left:
+        path, here = left.pop()
+        if id(here) in wrong:
+            found, left = path, []
+        left += [(f"{path}.{name}".strip("."), part) for name, part in reversed(list(_parts(here)))]
+    return ("no text that ends fits it: it refers to itself in a circle" if wrong else "", found)
 
 
 def _parts(schema: object) -> Iterator[tuple[str, object]]:

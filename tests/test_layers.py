@@ -22,6 +22,7 @@ RANK = {
     "engine.info": 5,
     "engine.draft": 6,
     "engine.embedding": 6,
+    "engine.circles": 5,
     "engine.constrain": 6,
     "engine.prompt": 6,
     "engine.rows": 6,

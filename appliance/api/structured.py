@@ -77,8 +77,12 @@ def grammar_of(ask: Constrained) -> str:
             where = f"{field}.{path}" if path else field
             raise InvalidSchema(f"the schema cannot be kept to: {wrong} (at {where})", param=where)
         return constrain.json_schema(value)
-    made = {"regex": constrain.regex, "grammar": constrain.lark, "choice": constrain.choice}[kind](value)
-    if wrong := constrain.check(made):
+    try:
+        made = {"regex": constrain.regex, "grammar": constrain.lark, "choice": constrain.choice}[kind](value)
+        wrong = constrain.check(made)
+    except UnicodeEncodeError:
+        made, wrong = "", "it holds half of a surrogate pair, which is no character"
+    if wrong:
         raise InvalidParameter(f"{field} cannot be kept to: {wrong}", param=field)
     return made
 

@@ -14,6 +14,7 @@ import pytest
 
 from engine import constrain
 from engine.budget import Machine
+from engine.circles import endless
 from engine.constrain import Grammars, Rule, check, check_schema, choice, json_schema, lark, regex
 from engine.errors import EngineFailed, InvalidParameter
 from engine.generate import Engine
@@ -133,6 +134,15 @@ def test_choices_and_grammars_are_kept_to(real: tuple[Text, Grammars]) -> None:
         ({"$ref": "#"}, "circle", ""),
         ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "circle", "$defs.a"),
         ({"type": "object", "properties": {"n": {"$ref": "#"}}, "required": ["n"]}, "circle", "properties.n"),
+        (
+            {"type": "object", "properties": {"a": {"type": "null"}, "b": {"anyOf": [{"type": "null"}, {"type": "array",
+             "items": {"$ref": "#/properties/b/anyOf/1"}, "minItems": 1}]}}},
+            "circle", "properties.b.anyOf.1.items",
+        ),
+        ({"properties": {"a": {"type": "number", "minimum": float("inf")}}}, "as JSON", "properties.a"),
+        ({"properties": {"a": {"enum": ["\ud800"]}}}, "as JSON", "properties.a"),
+        ({"x-guidance": {"lenient": True}, "type": "array", "uniqueItems": True}, "uniqueItems", ""),
+        ({"x-guidance": {"coerce_one_of": True}, "oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf", ""),
     ],
 )
 def test_a_schema_that_cannot_be_kept_to_is_refused_with_its_place(schema: Any, words: str, path: str) -> None:
@@ -140,7 +150,23 @@ def test_a_schema_that_cannot_be_kept_to_is_refused_with_its_place(schema: Any, 
     assert words in wrong and "\n" not in wrong and found == path
 
 
-@pytest.mark.parametrize("schema", [True, {}, {"properties": {"n": {"$ref": "#"}}}, {"const": "ab" * 9000}])
+def test_a_schema_of_too_many_levels_is_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(900):
+        deep = {"type": "array", "items": deep}
+    assert "recursion" in check_schema(deep)[0]
+
+
+def test_a_long_chain_of_definitions_is_looked_through_in_one_go() -> None:
+    chain = {f"d{i}": {"type": "array", "items": {"$ref": f"#/$defs/d{i + 1}"}, "minItems": 1} for i in range(20_000)}
+    assert not endless({"$defs": chain | {"d20000": {"type": "null"}}, "$ref": "#/$defs/d0"})
+    assert len(endless({"$defs": chain | {"d20000": {"$ref": "#/$defs/d7"}}, "$ref": "#/$defs/d0"})) > 20_000
+
+
+LIST = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["next"]}
+
+
+@pytest.mark.parametrize("schema", [True, {}, {"properties": {"n": {"$ref": "#"}}}, {"const": "ab" * 9000}, LIST])
 def test_a_schema_that_is_wide_deep_or_long_is_no_circle(schema: Any) -> None:
     assert check_schema(schema) == ("", "")
 
