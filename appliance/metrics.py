@@ -99,6 +99,8 @@ class Metrics:
         self._accepted = self._counter(f"{spec}accepted_tokens_total", "Guessed tokens that were right", "model_name")
         self._success = self._counter(
             "colibri_request_success_total", "Finished answers", "model_name", "finished_reason")  # fmt: skip
+        self._asked = self._counter("colibri_prefix_cache_queries_total", "Prompt tokens looked up", "model_name")
+        self._shared = self._counter("colibri_prefix_cache_hits_total", "Prompt tokens not computed", "model_name")
         self._ttft = self._histogram("time_to_first_token_seconds", "From arrival to the first piece")
         self._gap = self._histogram("inter_token_latency_seconds", "Between tokens, as the API sees them", PER_TOKEN)
         self._e2e = self._histogram("e2e_request_latency_seconds", "From arrival to the end of the answer")
@@ -111,6 +113,8 @@ class Metrics:
         self._cancelled = self._counter("colibri_cancelled_total", "Answers nobody waited for any more", "phase")
         self._failures = self._counter("colibri_failed_total", "Answers that broke off", "code")
         self._requests = self._counter("colibri_http_requests_total", "Answered HTTP requests", "route", "status")
+        self._loops = self._counter("colibri_loops_total", "Answers ended because they only repeated", "model_name")
+        self._unfit = self._counter("colibri_schema_failures_total", "Cut before they fitted a schema", "model_name")
         self._handoffs = self._counter("colibri_handoffs_total", "Answers that hand over to a person", "reason")
         self._switches = self._counter("colibri_profile_switches_total", "Ended swaps by how they ended", "state")
         self._switch_s = Histogram(
@@ -138,6 +142,10 @@ class Metrics:
     def handed_over(self, reason: str) -> None:
         """A client got the hand-over text in place of an answer."""
         self._handoffs.labels(reason).inc()
+
+    def unfit(self) -> None:
+        """An answer that was to fit a schema ended before it did."""
+        self._unfit.labels(self._model).inc()
 
     def answered(self, route: str, status: int) -> None:
         """An HTTP answer went out; `route` is a pattern of the router, never a client's path."""
@@ -195,6 +203,10 @@ class Metrics:
         self._drafted.labels(model).inc(times.get("draft_n", 0))
         self._accepted.labels(model).inc(times.get("draft_n_accepted", 0))
         self._success.labels(model, done.finish_reason).inc()
+        self._asked.labels(model).inc(done.n_prompt)
+        self._shared.labels(model).inc(done.n_cached)
+        if done.loop is not None:
+            self._loops.labels(model).inc()
         self._queue.labels(model).observe(times["queue_ms"] / 1000)
         self._e2e.labels(model).observe(since_submit_s)
         self._prefill.labels(model).observe(prompt_s)

@@ -186,6 +186,8 @@ class Generation:
             async with asyncio.timeout(None) as clock:
                 async for event in ticket:
                     watch.see(event)
+                    if isinstance(event, Done) and event.finish_reason == "length" and self._is_bound(index):
+                        metrics.unfit()
                     if isinstance(event, Piece) and self.limits.decode_s is not None and clock.when() is None:
                         clock.reschedule(asyncio.get_running_loop().time() + self.limits.decode_s)
                     self._add(index, event)
@@ -204,6 +206,9 @@ class Generation:
             else:
                 metrics.failed(error.code)
             raise
+
+    def _is_bound(self, index: int) -> bool:
+        return bool(self.requests[index].sampling.grammar)
 
     async def _place(self, index: int, dispatcher: Submits) -> Ticket:
         while True:

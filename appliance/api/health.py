@@ -108,6 +108,7 @@ def _weights(services: Services) -> Iterable[Live]:
         parts = {"compute": compute_ns(sums), "disk": sums["disk_ns"], "sample": sums["sample_ns"]}
         yield Live("colibri_token_time_seconds_total", "Time of the engine's steps by what it went into",
                    {(("part", part),): ns / 1e9 for part, ns in parts.items()}, "counter")  # fmt: skip
+        yield Live("llamacpp:n_decode_total", "Steps of the engine", {(): sums["n_steps"]}, "counter")
         for name in ("expert_hits", "expert_misses"):
             series = f"colibri_expert_cache_{name.removeprefix('expert_')}_total"
             yield Live(series, "Experts found in the cache, or not", {(): sums[name]}, "counter")
@@ -129,6 +130,14 @@ def live(services: Services) -> Iterable[Live]:
     yield Live("llamacpp:requests_deferred", "Requests that wait", {(): waiting})
     yield Live("colibri_num_requests_running", "Answers under way", {(model,): running})
     yield Live("colibri_num_requests_waiting", "Requests that wait", {(model,): waiting})
+    waits = [one["waited_ms"] for one in state["waiting"]]
+    yield Live("colibri_queue_wait_seconds", "How long the one that waits longest has waited",
+               {(): max(waits, default=0) / 1000})  # fmt: skip
+    rows = services.batches.figures()
+    yield Live("colibri_batch_rows", "Rows of the batch that works, by state",
+               {(("state", name),): rows[name] for name in ("waiting", "completed", "failed")})  # fmt: skip
+    if rows["eta_s"] is not None:
+        yield Live("colibri_batch_eta_seconds", "Forecast until the batch that works is done", {(): rows["eta_s"]})
     yield Live("colibri_requests_held", "Requests that wait for a swap to end", {(): state["held"]["n"]})
     info: dict[str, Any] = services.supervisor.info
     profile = services.swapper.in_force.name

@@ -36,6 +36,8 @@ def test_one_answer_fills_all_three_groups() -> None:
     assert found["llamacpp:n_tokens_max"] == 14
     assert found['colibri_spec_decode_num_draft_tokens_total{model_name="m"}'] == 5
     assert found['colibri_spec_decode_num_accepted_tokens_total{model_name="m"}'] == 2
+    assert found['colibri_prefix_cache_queries_total{model_name="m"}'] == 10
+    assert found['colibri_prefix_cache_hits_total{model_name="m"}'] == 0
     assert found['colibri_request_success_total{finished_reason="stop",model_name="m"}'] == 1
     assert found['colibri_time_to_first_token_seconds_sum{model_name="m"}'] == 1.0
     assert found['colibri_inter_token_latency_seconds_count{model_name="m"}'] == 2
