@@ -17,6 +17,7 @@ from engine.errors import BadModelFile, ContextLengthExceeded, InvalidParameter
 from engine.gguf.layout import quoted
 from engine.gguf.reader import GgufFile
 from engine.kernels.program import Buffer
+from engine.models.ranking import Head
 
 RANK = "rank"
 POOLINGS = {1: "mean", 2: "cls", 3: "last", 4: RANK}
@@ -38,7 +39,8 @@ class Embedder:
     """`x` holds the rows of a step, float32 (rows, k); `weight` (k,) and `eps` are those of the model's last norm.
 
     An encoder has no `eps`, since its rows are normalised already, and reads a text of up to `whole` ids in one step:
-    each of its rows sees all others. Of positions it may know `n_places` only, 0: any."""
+    each of its rows sees all others. Of positions it may know `n_places` only, 0: any. With a `head` it ranks: it
+    makes scores of the first row."""
 
     pooling: str
     x: Buffer
@@ -46,6 +48,7 @@ class Embedder:
     eps: float | None
     whole: int = 0
     n_places: int = 0
+    head: Head | None = None
 
     def vector(
         self, ids: NDArray[np.int64], cache: KvCache, chunk: int, read: Callable[[KvSequence, NDArray[np.int64]], bool]
@@ -54,9 +57,9 @@ class Embedder:
 
         InvalidParameter for a model that makes none, ContextLengthExceeded, KvFull.
         """
-        if self.pooling == RANK:
+        if self.pooling == RANK and self.head is None:
             raise InvalidParameter(
-                "the model makes no embeddings: its file asks for ranking (pooling_type rank), which is not supported; "
+                "the model makes no embeddings: its file asks for ranking (pooling_type rank) without a ranking head; "
                 "serve an embedding model for this route",
                 param="model",
             )
@@ -127,6 +130,8 @@ class Pool:
         self._n += n
 
     def result(self) -> NDArray[np.float32]:
-        """The vector, of length 1; NaN where the model computed no numbers."""
+        """The vector, of length 1, or the scores of a model that ranks; NaN where it computed no numbers."""
+        if self._embedder.head is not None:
+            return self._embedder.head.scores(self._held)
         length = float(np.sqrt(self._held @ self._held))
         return np.asarray(self._held / length if length else self._held, np.float32)

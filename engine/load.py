@@ -33,6 +33,7 @@ from engine.kernels.team import KERNELS, Team
 from engine.meter import PassTimes
 from engine.models.decoder import Decoder
 from engine.models.parts import Parts
+from engine.models.ranking import head_of
 from engine.models.registry import family
 from engine.models.shape import DecoderShape
 from engine.planner import Machine, Plan, PlanRequest, plan
@@ -191,7 +192,7 @@ def _build(
 
     machinery = Machinery(
         team, parts.program.finish(), kv, parts.logits, parts.ld_logits, parts.max_out,
-        _embedder(gguf, model, parts),
+        _embedder(gguf, model, parts, store),
         keep=(parts, arena, model, small), close=close, stream=stream,
         speculate=_speculate(options, spec_type, small, shape.n_vocab),
         watch=store.watch if chosen.load_mode in ("mmap", "mlock") else None,
@@ -200,17 +201,19 @@ def _build(
     homes = census(store, chosen.load_mode)
     info = _info(gguf, shape, chosen, options, kv, rows, spec_type, tuple(notes), stream, homes)
     pooling = machinery.embedder.pooling
-    info = replace(info, pooling="" if pooling == RANK else pooling, is_encoder=shape.is_encoder)
+    is_headless = pooling == RANK and machinery.embedder.head is None
+    info = replace(info, pooling="" if is_headless else pooling, is_encoder=shape.is_encoder)
     on_progress("ready", 1, 1, "")
     return Engine(info, machinery)
 
 
-def _embedder(gguf: GgufFile, model: Decoder, parts: Parts) -> Embedder:
+def _embedder(gguf: GgufFile, model: Decoder, parts: Parts, store: Store) -> Embedder:
     """Over the rows that a step leaves in x; nobody pools a decoder's rows of a norm that centres."""
     shape = model.shape
     pooling = pooling_of(gguf, shape.architecture)
     if shape.is_encoder:
-        return Embedder(pooling, parts.x, np.ones(shape.n_embd), None, parts.max_rows, shape.n_places)
+        head = head_of(store, shape.n_embd) if pooling == RANK else None
+        return Embedder(pooling, parts.x, np.ones(shape.n_embd), None, parts.max_rows, shape.n_places, head)
     norm = model.output_norm
     weight = np.array((ctypes.c_float * norm.k).from_address(norm.address), np.float64)
     return Embedder("" if model.has_layer_norm else pooling, parts.x, weight, shape.eps)

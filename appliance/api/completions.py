@@ -22,6 +22,7 @@ from appliance.api.errors import public
 from appliance.api.fields import parse
 from appliance.api.generation import END, Generation, Identity, Limits, View, position
 from appliance.api.preconditions import idempotency_key
+from appliance.api.rerank_schema import RerankRequest
 from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, EmbeddingsRequest, Sampled
 from appliance.api.services import KEY, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, CompletionShape, Shape
@@ -44,6 +45,7 @@ OTHERS_MAY = (ContextLengthExceeded, ModelNotFound, TemplateError)
 """What one profile refuses and another may serve."""
 NAMES = {
     ChatRequest: ("chatcmpl", "messages"), CompletionRequest: ("cmpl", "prompt"), EmbeddingsRequest: ("embd", "input"),
+    RerankRequest: ("rank", "documents"),
 }  # fmt: skip
 """What an answer's id begins with, and the field that what is wrong with its text is told of."""
 Prompts = Callable[[], Awaitable[list[Prompt]]]
@@ -151,8 +153,9 @@ def _common(generation: Generation, ask: Sampled, n_top: int | None) -> dict[str
 
 
 async def begun(
-    request: web.Request, raw: bytes, ask: Sampled | EmbeddingsRequest, wished: Callable[[], Wish], prompts: Prompts
-) -> Generation:
+    request: web.Request, raw: bytes, ask: Sampled | EmbeddingsRequest | RerankRequest, wished: Callable[[], Wish],
+    prompts: Prompts,
+) -> Generation:  # fmt: skip
     """The answer to view: one that is attached to, or a new one."""
     services = request.app[SERVICES]
     services.check_open()

@@ -37,6 +37,9 @@ async def embed(request: web.Request) -> web.Response:
 
     def wished() -> Wish:
         check_model("input")
+        if services.supervisor.info.get("pooling") == "rank":
+            text = "the model ranks and makes no embeddings; send its texts to /v1/rerank"
+            raise InvalidParameter(text, param="model")
         return Wish(model=services.model.check(ask.model), max_tokens=1, wants_embedding=True)
 
     dones: dict[int, Done] = {}

@@ -25,12 +25,14 @@ from appliance.api import (
     messages,
     models,
     openapi,
+    rerank,
     schema,
     slots,
     text,
 )
 from appliance.api.batch_schema import BatchRequest
 from appliance.api.messages_schema import CountTokensRequest, MessagesRequest
+from appliance.api.rerank_schema import RerankRequest
 from appliance.key_lines import Access
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -81,6 +83,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/messages/count_tokens", messages.count_tokens, "user", "How many tokens messages are",
           CountTokensRequest),
     Route("POST", "/v1/embeddings", embeddings.embed, "user", "Texts to vectors", schema.EmbeddingsRequest),
+    Route("POST", "/v1/rerank", rerank.rerank, "user", "Documents in the order of a query", RerankRequest),
     Route("POST", "/v1/files", files.upload, "user", "Store a file for a batch", form=("purpose",)),
     Route("GET", "/v1/files", files.many, "user", "The files", query=("purpose", "limit", "after", "order")),
     Route("GET", "/v1/files/{id}", files.one, "user", "One file"),

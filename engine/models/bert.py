@@ -11,6 +11,7 @@ text: what asks for vectors has one text, not two. Nothing here generates.
 
 from typing import TYPE_CHECKING
 
+from engine.models import ranking
 from engine.models.attention import Attention
 from engine.models.claims import Claims, Scope
 from engine.models.decoder import Decoder
@@ -58,6 +59,7 @@ class Model(Decoder):
         self.kinds = store.vector(_KINDS, n, store.rows(_KINDS)) if store.has(_KINDS) else None
         self.spots = store.vector("position_embd.weight", n, shape.n_places) if shape.n_places else None
         self.norm, self.bias = store.vector(f"{at}.weight", n), store.vector(f"{at}.bias", n)
+        ranking.claim(store, n)
         self.layers = [Layer(Scope(store, i), shape) for i in range(shape.n_layers)]
 
     def record(self, parts: "Parts") -> None:

@@ -71,6 +71,8 @@ class Vocab:
         if model == "bert":  # always [CLS] … [SEP]; a file may name them so, "separator" misspelt as the format has it
             self.begin_id = self._id(metadata, "cls", self.bos_id)
             self.end_id = self._id(metadata, "seperator", silent.eos)
+        self.separator_id = self._id(metadata, "seperator", self.eos_id)
+        self.separates_twice = model == "t5" and flag(metadata, "tokenizer.ggml.add_sep_token", True)  # between a pair
         self.space_prefix = model != "gpt2" and flag(metadata, "tokenizer.ggml.add_space_prefix", silent.space_prefix)
         self.merge_spaces = model == "t5" and flag(metadata, "tokenizer.ggml.remove_extra_whitespaces", False)
         # Whether a text's first word has a space that is no part of the text.

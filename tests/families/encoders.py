@@ -85,10 +85,10 @@ def convert(row: Encoder, weights: Weights) -> Weights:
 
 def write(
     name: str, path: Path, pooling: int | None = 1, quant: str = "F32", *,
-    changed: Mapping[str, object] | None = None, without: str = "",
+    changed: Mapping[str, object] | None = None, without: str = "", more: Weights | None = None,
 ) -> F32:  # fmt: skip
     """Write the row's model to `path`; transformers' rows of `ids_of()`, float32 (72, 64). For files that are wrong:
-    `changed` keys (None: left out), `without` a tensor."""
+    `changed` keys (None: left out), `without` a tensor; `more` tensors, of a head for example."""
     row, c = ENCODERS[name], ENCODERS[name].whole_config
     with np.load(FOLDER / f"{name.removesuffix('-fused')}.npz") as kept:
         about, rows = json.loads(kept["about"].tobytes()), kept["rows"].astype(np.float32)
@@ -104,7 +104,7 @@ def write(
     named |= {f"{row.arch}.{key}": value for key, value in keys.items()} | wordpiece_keys(c["vocab_size"])
     named |= changed or {}  # type: ignore[arg-type]
     kept = {key: value for key, value in named.items() if value is not None}
-    tensors = convert(row, weights).items()
+    tensors = (convert(row, weights) | (more or {})).items()
     write_gguf(path, kept, [_stored(tensor, v, quant) for tensor, v in tensors if tensor != without])
     return rows
 
