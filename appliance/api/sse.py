@@ -71,13 +71,13 @@ class EventStream:
 
     async def end(self) -> web.StreamResponse:
         """End a stream that has no last event."""
-        async with _patience(self._request):
+        async with patience(self._request):
             await self._response.write_eof()
         return self._response
 
     async def _write(self, data: bytes) -> None:
         await self.open()
-        async with _patience(self._request):
+        async with patience(self._request):
             await self._response.write(data)
         self._touch()
 
@@ -86,7 +86,7 @@ class EventStream:
 
 
 @asynccontextmanager
-async def _patience(request: web.Request) -> AsyncIterator[None]:
+async def patience(request: web.Request) -> AsyncIterator[None]:
     """Waits STALL_S for a write to be taken, then cuts the connection."""
     try:
         async with asyncio.timeout(STALL_S):
