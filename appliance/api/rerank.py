@@ -23,6 +23,7 @@ from appliance.api.services import SERVICES, Services
 from appliance.api.sse import dumps
 from appliance.request import Done
 from engine.errors import InvalidParameter, Unavailable
+from engine.tokenizer.vocab import Vocab
 
 
 async def rerank(request: web.Request) -> web.Response:
@@ -39,13 +40,8 @@ async def rerank(request: web.Request) -> web.Response:
     async def prompts() -> list[Prompt]:
         encode, vocab = services.admission.encode, services.admission.text.vocab
         query = await encode(ask.query, add_special=True, parse_special=False)
-        if vocab.separates_twice and vocab.separator_id is not None:
-            query = [*query, vocab.separator_id]
-        pairs = []
-        for text in ask.texts():
-            ids = await encode(text, add_special=True, parse_special=False)
-            pairs.append(Prompt([*query, *(ids[1:] if ids[:1] == [vocab.begin_id] else ids)]))
-        return pairs
+        texts = [await encode(text, add_special=True, parse_special=False) for text in ask.texts()]
+        return [Prompt(joined(vocab, query, text)) for text in texts]
 
     dones: dict[int, Done] = {}
     answer, look = await begun(request, raw, ask, wished, prompts), Look(request)
@@ -61,6 +57,12 @@ async def rerank(request: web.Request) -> web.Response:
     whole = {"object": "list", "model": answer.model, "results": results[: ask.top_n], "usage": usage}
     loop = asyncio.get_running_loop()
     return web.Response(body=await loop.run_in_executor(None, dumps, whole), content_type="application/json")
+
+
+def joined(vocab: Vocab, query: list[int], text: list[int]) -> list[int]:
+    """The ids of a pair, from those of its halves with their begin and end tokens."""
+    between = [vocab.separator_id] if vocab.separates_twice and vocab.separator_id is not None else []
+    return [*query, *between, *(text[1:] if text[:1] == [vocab.begin_id] else text)]
 
 
 def check_ranks(services: Services) -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pydantic
 import pytest
 import pytest_asyncio
@@ -86,6 +87,24 @@ def test_langchain_gets_its_own_type_from_a_model_of_noise(server: Server) -> No
     model = langchain(server.base, "any", "smollm2", seed=3, max_completion_tokens=80)
     made = model.with_structured_output(Tagged).invoke("Which?")
     assert isinstance(made, Tagged) and made.letter in "ab"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_anthropics_output_format_binds_a_model_of_noise(server: Server, streams: bool) -> None:
+    schema = {**Tagged.model_json_schema(), "additionalProperties": False}
+    given: Any = {
+        "model": "smollm2", "max_tokens": 80, "messages": [{"role": "user", "content": "Which?"}],
+        "output_config": {"format": {"type": "json_schema", "schema": schema}, "effort": "max"},
+    }  # fmt: skip
+    asking = anthropic.Anthropic(base_url=server.base, api_key="any", max_retries=0, timeout=120)
+    if streams:
+        with asking.messages.stream(**given) as stream:
+            made = stream.get_final_message()
+    else:
+        made = asking.messages.create(**given)
+    (block,) = made.content
+    assert made.stop_reason == "end_turn"
+    Tagged.model_validate_json(str(block.to_dict()["text"]))
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")

@@ -11,8 +11,10 @@ import numpy as np
 import openai
 import pytest
 
+from appliance.api.rerank import joined
 from engine.errors import UnsupportedTensorType
 from engine.load import EngineOptions, load_engine
+from engine.tokenizer.vocab import Vocab
 from tests.appliance.api.service import Service
 from tests.appliance.api.test_serve import Server, serving
 from tests.engine.test_embedding import MACHINE
@@ -136,6 +138,19 @@ def test_a_ranker_makes_no_vectors(server: Server) -> None:
 async def test_a_model_without_a_head_says_so(shared: Service) -> None:
     status, body, _ = await shared.call("POST", "/v1/rerank", {"query": "a", "documents": ["b"]})
     assert (status, body["error"]["param"]) == (400, "model") and "does not rank" in body["error"]["message"]
+
+
+@pytest.mark.parametrize(("model", "pair"), [("t5", "<s> q </s> </s> d </s>"), ("bert", "<s> q </s> d </s>")])
+def test_a_pair_is_joined_as_its_tokenizer_was_trained(model: str, pair: str) -> None:
+    """XLM-RoBERTa's template of a pair is `<s> $A </s> </s> $B </s>`, BERT's is `[CLS] $A [SEP] $B [SEP]`."""
+    names = ["<pad>", "<s>", "</s>", "<unk>", "q", "d"]
+    keys: dict[str, Any] = {
+        "model": model, "tokens": names, "token_type": [3, 3, 3, 2, 1, 1], "scores": [0.0] * 6, "bos_token_id": 1,
+        "eos_token_id": 2, "unknown_token_id": 3, "seperator_token_id": 2, "cls_token_id": 1, "add_bos_token": True,
+        "add_eos_token": True, "add_sep_token": True,
+    }  # fmt: skip
+    vocab = Vocab({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
+    assert " ".join(names[i] for i in joined(vocab, [1, 4, 2], [1, 5, 2])) == pair
 
 
 def test_a_head_of_another_type_is_refused_at_the_start(tmp_path: Path) -> None:
