@@ -89,7 +89,7 @@ def _of_aiohttp(request: web.Request, error: web.HTTPException) -> web.Response:
         ours = TooLarge("the body is larger than this server takes")
     else:
         ours = RequestError(f"the request was refused with HTTP status {error.status}")
-    response = error_response(ours)
+    response = failure_response(ours, request[REQUEST_ID]) if is_anthropic(request.path) else error_response(ours)
     response.headers.update(headers)
     if error.status >= 400 and type(ours) is RequestError:
         response.set_status(error.status)

@@ -1,5 +1,6 @@
 """Anthropic's own client against /v1/messages: plain, streamed, tools, thoughts, counts, errors."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -192,6 +193,37 @@ async def test_the_clients_own_exceptions_are_raised(shared: Service) -> None:
     async with anthropic.AsyncAnthropic(base_url=shared.base, api_key="wrong", max_retries=0) as stranger:
         with pytest.raises(anthropic.AuthenticationError):
             await stranger.messages.create(**ASK)
+
+
+async def test_a_wrong_method_and_a_full_queue_are_told_in_the_same_shape(tmp_path: Path) -> None:
+    async with service(tmp_path, options={"text": "h" * 400 + ".", "step_s": 0.05}, max_queue=1) as running:
+        status, body, _ = await running.call("GET", "/v1/messages")
+        assert (status, body["type"], body["error"]["type"]) == (405, "error", "invalid_request_error")
+        tasks = [asyncio.create_task(running.call("POST", "/v1/messages", {**ASK, "top_k": i})) for i in range(4)]
+        done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+        status, body, headers = done.pop().result()
+        assert (status, body["error"]["type"], body["error"]["code"]) == (429, "rate_limit_error", "queue_full")
+        assert int(headers["Retry-After"]) >= 1
+        for task in waiting:
+            task.cancel()
+
+
+async def test_a_handed_over_answer_says_so(tmp_path: Path) -> None:
+    options = {"text": "h" * 400 + ".", "step_s": 0.05}
+    busy = {"max_queue": 1, "queue_timeout": 0.3, "handover": "A person will answer you."}
+    async with service(tmp_path, options=options, **busy) as running, client(running) as asking:
+        first = asyncio.create_task(running.chat())
+        async with asyncio.timeout(60):
+            while not (await running.call("GET", "/slots"))[1][0]["is_processing"]:
+                await asyncio.sleep(0.01)
+        made = await asking.messages.create(**ASK)
+        async with asking.messages.stream(**{**ASK, "max_tokens": 7}) as stream:
+            joined = await stream.get_final_message()
+        first.cancel()
+    for message in (made, joined):
+        assert [block.to_dict()["text"] for block in message.content] == ["A person will answer you."]
+        assert message.stop_reason == "end_turn"
+    assert made.to_dict()["colibri"]["handoff"]["reason"] == "queue_timeout"
 
 
 async def test_a_stream_that_breaks_ends_with_an_error_event(tmp_path: Path) -> None:
