@@ -60,6 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("input", type=Path, metavar="IN", help="a file of rows")
     add.add_argument("--spool", type=Path, metavar="DIR", help="a folder that 'batch run --spool' works off")
     add.add_argument("--window", metavar="HH:MM-HH:MM", help="hours in which the service may work on it")
+    add.add_argument("--profile", metavar="NAME", help="the service works on it only while this profile serves")
+    add.add_argument("--golden", type=Path, metavar="FILE", help="rows with known answers, asked first")
+    add.add_argument("--golden-min", type=float, default=0.9, metavar="SHARE",
+                     help="the batch is held while fewer of them come out right (default: 0.9)")  # fmt: skip
     for name in ("show", "cancel"):
         made[name].add_argument("id", metavar="ID")
     made["list"].add_argument("--limit", type=int, default=20, metavar="N", help="at most so many (default: 20)")

@@ -19,6 +19,7 @@ from appliance.api.serve import BACKLOG, First, listening, running
 from appliance.api.services import Services
 from appliance.batches.rows import Row
 from appliance.batches.run import NotNow, Outcome
+from appliance.keys import open_keys
 from appliance.profiles import ProfileStore
 from appliance.swaps.journal import Journal
 from appliance.swaps.prepare import Prepared, Resolve
@@ -69,6 +70,7 @@ async def batch_engine(
             "max_queue": max(64, settings.max_queue), "queue_timeout": WAIT_S,
         }  # fmt: skip
         prepared = replace(prepared, settings=settings.model_copy(update=own))
+        open_keys(folder)  # made here, since a service that makes its keys shows them
         begin = First(prepared, store, Journal(folder), resolve)
         door = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:

@@ -8,6 +8,7 @@ import json
 import time
 from typing import Any
 
+from appliance.batches.golden_file import Golden
 from appliance.batches.rows import BadInput, Scan, scan
 from appliance.batches.spool import Spool
 from appliance.batches.window import Window
@@ -24,8 +25,8 @@ def add(args: argparse.Namespace) -> int:
         Window.parse(args.window)
     found = _looked(args)
     if args.spool:
-        if args.window:
-            raise UsageError("--window is given to 'colibri batch run --spool', which works the folder off")
+        if given := next((name for name in ("window", "profile", "golden") if getattr(args, name)), None):
+            raise UsageError(f"--{given} is given to 'colibri batch run --spool', which works the folder off")
         target = Spool(args.spool).add(args.input)
         print(json.dumps({"spooled": str(target)}) if args.json else f"{target}  {len(found.refs):,} rows")
         return 0
@@ -34,8 +35,13 @@ def add(args: argparse.Namespace) -> int:
     service = remote(args)
     uploaded = service.upload("/v1/files", args.input, {"purpose": "batch"})
     order: dict[str, Any] = {"input_file_id": uploaded["id"], "endpoint": line["url"], "completion_window": "24h"}
-    if args.window:
-        order["metadata"] = {"colibri_window": args.window}
+    metadata = {"colibri_window": args.window, "colibri_profile": args.profile}
+    if args.golden:
+        Golden.read(args.golden)
+        metadata["colibri_golden"] = service.upload("/v1/files", args.golden, {"purpose": "batch"})["id"]
+        metadata["colibri_golden_share"] = str(args.golden_min)
+    if any(metadata.values()):
+        order["metadata"] = {name: value for name, value in metadata.items() if value is not None}
     made = service.call("POST", "/v1/batches", order)
     print(json.dumps(made) if args.json else _line(made))
     return 0

@@ -1,9 +1,11 @@
 """`colibri batch` with a tiny real engine: files, tables, kills, spools, golden rows. Not here: the core's cases."""
 
 import asyncio
+import contextlib
 import csv
 import json
 import os
+import pty
 import signal
 import time
 from datetime import datetime
@@ -276,3 +278,18 @@ def test_a_window_that_closes_ends_the_engine_and_the_next_opening_goes_on(
     assert done.code == 0 and len(records(out)) == 60 and "waiting for 22:00-06:00, in 600 min" in done.err
     assert [what for what, _ in seen] == ["engine", "wait", "engine"]
     assert 20 <= seen[1][1] < 60, "what ran was finished and written, the rest waited"
+
+
+def test_a_terminal_sees_a_bar_and_no_keys(model: str, tmp_path: Path) -> None:
+    source = file_of(tmp_path / "in.jsonl", *(row(f"r{i}", f"the bird {i}", max_tokens=8) for i in range(40)))
+    ours, theirs = pty.openpty()
+    words = ("batch", "run", "-m", model, "-t", "1", "-i", str(source), "-o", str(tmp_path / "out.jsonl"))
+    child = started(*words, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):  # the terminal's other end is closed
+        while part := os.read(ours, 4096):
+            seen += part
+    os.close(ours)
+    assert child.wait(120) == 0 and b"####] 100% 40/40 rows" in seen and b"40 of 40 rows answered" in seen
+    assert b"done by " in seen and b"ck-" not in seen

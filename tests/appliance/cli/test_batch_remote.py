@@ -56,6 +56,13 @@ async def test_a_file_is_added_listed_shown_and_cancelled(tmp_path: Path) -> Non
         assert f"waits for its hours, {window}" in listed.out and "3/3" in listed.out
         assert (await ask(running, "cancel", other)).code == 0
         await until(running, other, lambda batch: batch["status"] == "cancelled")
+        golden = file_of(tmp_path / "golden.jsonl", {**row("g", "hi"), "expected": "never said"})
+        held = await ask(running, "add", str(source), "--golden", str(golden), "--golden-min", "0.5", "--json")
+        assert held.code == 0, held.err
+        name_held = json.loads(held.out)["id"]
+        found = await until(running, name_held, lambda batch: "known" in str((batch.get("colibri") or {}).get("waits")))
+        assert found["request_counts"]["completed"] == 0
+        assert (await ask(running, "cancel", name_held)).code == 0
         shown = await ask(running, "show", name)
         assert "completed_at" in shown.out and "/v1/chat/completions" in shown.out
         missing = await ask(running, "show", "batch_none")
