@@ -76,7 +76,9 @@ class Rows:
         except (aiohttp.ClientError, ValueError):
             return Outcome(500, {"error": {"code": "internal_error", "message": "the server gave no answer"}}, True)
         ours = found.get("colibri")
-        if status in NOT_NOW or (isinstance(ours, dict) and "handoff" in ours):
+        # A row that waited through a change of profile was judged, or answered, by a model that is not the batch's.
+        is_foreign = job.get("model") not in (None, self._services.model.id)
+        if is_foreign or status in NOT_NOW or (isinstance(ours, dict) and "handoff" in ours):
             raise NotNow(min(LONGEST_AGAIN_S, float(after) / 1000 if after.isdecimal() else AGAIN_S))
         return Outcome(status, settled(found, row.url, name, job["created_at"]), is_broken=status >= 500)
 

@@ -197,7 +197,7 @@ class Executor:
 
         async def answer(row: Row) -> Outcome:
             assert self.engine is not None
-            return await self.engine.answer(doc, found.sha256, row, row.line in drawn)
+            return await self.engine.answer(in_force, found.sha256, row, row.line in drawn)
 
         run = Run(
             found, source, Results(out, found.sha256), Results(err, found.sha256, by_line), answer,
