@@ -157,7 +157,7 @@ class Workshop:
                 raise NotNow(0.0) from None
 
         run = Run(
-            found, job.source, Results(job.output, found.sha256), Results(job.errors, key=by_line), one,
+            found, job.source, Results(job.output, found.sha256), Results(job.errors, found.sha256, by_line), one,
             width=service.width, may_begin=self.is_open, told=bar.told,
         )  # fmt: skip
         started = time.monotonic()

@@ -144,11 +144,26 @@ def test_an_alias_takes_rows_that_name_another_model(model: str, tmp_path: Path)
 
 def test_answers_of_another_input_are_not_mixed_in(model: str, tmp_path: Path) -> None:
     out = str(tmp_path / "out.jsonl")
-    first = file_of(tmp_path / "1.jsonl", row("a", "hi", max_tokens=2))
+    first = file_of(tmp_path / "1.jsonl", row("a", "hi", max_tokens=2), "{")
     other = file_of(tmp_path / "2.jsonl", row("a", "ho", max_tokens=2))
-    assert batch(model, "-i", str(first), "-o", out).code == 0
+    assert batch(model, "-i", str(first), "-o", out).code == 1
     done = batch(model, "-i", str(other), "-o", out)
-    assert done.code == 2 and "holds answers of another input" in done.err
+    assert done.code == 2 and "out.jsonl holds answers of another input" in done.err
+    for name in ("out.jsonl", "out.jsonl.meta"):
+        (tmp_path / name).unlink()
+    done = batch(model, "-i", str(other), "-o", out)
+    assert done.code == 2 and "out.jsonl.errors.jsonl holds answers of another input" in done.err
+
+
+def test_failed_rows_are_tried_again_without_their_file(model: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    source = file_of(tmp_path / "in.jsonl", row("a", "hi", max_tokens=2), row("long", "word " * 3000))
+    for _ in range(2):
+        done = batch(model, "-i", str(source), "-o", str(out))
+        (job,) = json.loads(done.out)["jobs"]
+        assert done.code == 1 and (job["completed"], job["failed"]) == (1, 1)
+        assert "context_length_exceeded" in Path(job["errors"]).read_text()
+        Path(job["errors"]).unlink()
 
 
 def table_of(path: Path) -> list[dict[str, str]]:
