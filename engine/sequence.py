@@ -21,6 +21,7 @@ from engine.speculate import Speculator
 Phase = Literal["prefill", "decode"]
 Finish = Literal["stop", "length"]
 WORTH = 64  # prompt tokens that a sequence waits for
+BEHIND = 4  # one row of so many is for prompts behind the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,8 @@ def share(sequences: Several[Sequence], rows: int, outs: int, beside: int | None
     """At most `rows` rows and `outs` rows of logits for a step, in order of the table.
 
     Every sequence that makes tokens gets its row, those that waited longest first; then guesses; the prompts share what
-    is left in the order given, at most `beside` rows while others make tokens, which wait for each step. One row is
-    kept for a prompt that waits, so that none is starved by answers.
+    is left (`portions`), at most `beside` rows while others make tokens, which wait for each step. One row is kept for
+    a prompt that waits, so that none is starved by answers.
     """
     making = sorted((s for s in sequences if s.phase == "decode"), key=lambda s: s.turn)
     reading = [s for s in sequences if s.phase == "prefill"]
@@ -144,15 +145,33 @@ def share(sequences: Several[Sequence], rows: int, outs: int, beside: int | None
         guesses, left, outs = guesses - n, left - n, outs - n
     if making and beside is not None:
         left = min(left, beside)
-    for s in reading:
-        n = min(left, len(s.prompt) - s.n_read)
+    for s, n in zip(reading, portions([len(s.prompt) - s.n_read for s in reading], left), strict=True):
         ends = s.n_read + n == len(s.prompt)
         if ends and not outs:
             n, ends = n - 1, False
         if n > 0:
             parts.append(Part(s, s.prompt[s.n_read : s.n_read + n], int(ends)))
-            left, outs = left - n, outs - int(ends)
+            outs -= int(ends)
     return parts
+
+
+def portions(needs: Several[int], rows: int) -> list[int]:
+    """How many of `rows` each prompt gets that needs so many, in the order of coming.
+
+    The first gets three quarters at least, so that somebody ends soon; a quarter goes to those behind it that need
+    less, the shortest first, so that a short question does not wait for the whole of a long document.
+    """
+    got, behind = [0] * len(needs), rows // BEHIND
+    shorter = [i for i in range(1, len(needs)) if needs[i] < needs[0]]
+    for i in sorted(shorter, key=needs.__getitem__):
+        got[i] = min(needs[i], behind)
+        behind -= got[i]
+    left = rows - sum(got)
+    for i, need in enumerate(needs):
+        more = min(need - got[i], left)
+        got[i] += more
+        left -= more
+    return got
 
 
 def texts(sequences: Iterable[Sequence]) -> list[Text]:

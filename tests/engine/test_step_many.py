@@ -15,7 +15,7 @@ from engine.generate import BESIDE, Engine, NotFinite
 from engine.load import EngineOptions, load_engine
 from engine.planner import Machine
 from engine.sampling import Sampling
-from engine.sequence import Sequence, share
+from engine.sequence import Sequence, portions, share
 from tests.tiny import tiny_llama, tiny_mixed
 
 MACHINE = Machine(
@@ -141,6 +141,31 @@ def test_waiting_sequences_are_served_longest_first(loaded):
     assert served == [0, 1, 2, 3] * 3
     for s in four:
         loaded.close(s)
+
+
+def test_a_short_prompt_does_not_wait_for_the_whole_of_a_long_one(model):
+    e = engine(model, n_parallel=3, n_ctx=1024, ubatch_size=64)
+    long, short, middle = [5 + i % 90 for i in range(700)], [7 + i % 50 for i in range(30)], PROMPTS[7][:200]
+    sequences = [e.open(p, GREEDY, 6) for p in (long, middle, short)]
+    for _ in range(2):  # 16 rows of 64 are for those behind
+        e.step_many(sequences)
+    assert sequences[2].phase == "decode" and sequences[0].n_read >= 96
+    got = together(e, sequences)
+    assert [got[s][-4:] for s in sequences] == [alone(e, p, 6)[-4:] for p in (long, middle, short)]
+    e.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("needs", "rows", "expected"),
+    [([], 64, []), ([900], 64, [64]), ([900, 899], 64, [48, 16]), ([900, 900], 64, [64, 0]),
+     ([900, 300, 10], 64, [48, 6, 10]),
+     ([20, 900, 900], 64, [20, 44, 0]), ([20, 10, 900], 64, [20, 10, 34]), ([9, 9, 9], 3, [3, 0, 0]),
+     ([5, 5], 64, [5, 5]), ([900, 900], 0, [0, 0])],
+)  # fmt: skip
+def test_prompts_share_the_rows_and_leave_none_that_could_be_used(needs, rows, expected):
+    got = portions(needs, rows)
+    assert got == expected
+    assert sum(got) == min(rows, sum(needs)) and all(0 <= n <= need for n, need in zip(got, needs, strict=True))
 
 
 def test_a_prompt_like_another_is_not_read_again(loaded):
