@@ -51,6 +51,7 @@ class Wish:
     skip_special: bool = True
     return_progress: bool = False
     lane: Lane = "interactive"
+    deadline_ms: int | None = None
     wants_embedding: bool = False
 
 
@@ -168,7 +169,8 @@ class Admission:
             id=f"{name}-0", prompt_ids=ids, sampling=sampling, model=wish.model, max_tokens=min([room, *limits]),
             stop=(*wish.stop, *speech.stop), ignore_eos=wish.ignore_eos, n_logprobs=wish.n_logprobs,
             skip_special=wish.skip_special, return_progress=wish.return_progress, lane=wish.lane,
-            shown=self._shown(speech), speech=speech, wants_embedding=wish.wants_embedding,
+            deadline_ms=wish.deadline_ms, shown=self._shown(speech), speech=speech,
+            wants_embedding=wish.wants_embedding,
         )  # fmt: skip
         more = [
             replace(first, id=f"{name}-{i}", sampling=replace(sampling, seed=(sampling.seed + i) % (1 << 64)))

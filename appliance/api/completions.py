@@ -20,7 +20,8 @@ from appliance.api.body import read_object
 from appliance.api.chat_shape import ChatShape
 from appliance.api.errors import public
 from appliance.api.fields import parse
-from appliance.api.generation import END, Generation, Identity, Limits, View, position
+from appliance.api.generation import END, Generation, Identity, Limits, View, place
+from appliance.api.lanes import GENERATION, deadline_of, lane_of
 from appliance.api.preconditions import idempotency_key
 from appliance.api.rerank_schema import RerankRequest
 from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, EmbeddingsRequest, Sampled
@@ -29,7 +30,7 @@ from appliance.api.shapes import Answer, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
 from appliance.api.structured import grammar_of
 from appliance.api.tools import chosen
-from appliance.request import Done, GenerateRequest, Piece, Prefill
+from appliance.request import Done, GenerateRequest, Piece, Prefill, Queued
 from engine.errors import ColibriError, ContextLengthExceeded, InvalidParameter, ModelNotFound, TemplateError
 from engine.sampling import Sampling
 
@@ -157,8 +158,17 @@ async def begun(
     prompts: Prompts,
 ) -> Generation:  # fmt: skip
     """The answer to view: one that is attached to, or a new one."""
+    request[GENERATION] = generation = await _begun(request, raw, ask, wished, prompts)
+    return generation
+
+
+async def _begun(
+    request: web.Request, raw: bytes, ask: Sampled | EmbeddingsRequest | RerankRequest, wished: Callable[[], Wish],
+    prompts: Prompts,
+) -> Generation:  # fmt: skip
     services = request.app[SERVICES]
     services.check_open()
+    lane, deadline_ms = lane_of(request), deadline_of(request)
     identity = _identity(request, raw)
     if (running := services.generations.find(identity)) is not None:
         return running
@@ -167,7 +177,7 @@ async def begun(
 
     async def make() -> list[GenerateRequest]:
         check_scope(services, request[KEY])
-        wish = replace(wished(), lane=request[KEY].lane)
+        wish = replace(wished(), lane=lane, deadline_ms=deadline_ms)
         requests: list[GenerateRequest] = []
         try:
             for i, prompt in enumerate(await prompts()):
@@ -187,7 +197,8 @@ async def begun(
             if not services.is_undecided or not isinstance(error, OTHERS_MAY):
                 raise
             # Another profile may serve it: it waits as it is, and is judged by whoever serves in the end.
-            requests = [GenerateRequest(id=f"{name}-0-0", prompt_ids=[], sampling=Sampling(), model=services.model.id)]
+            waits = GenerateRequest(id=f"{name}-0-0", prompt_ids=[], sampling=Sampling(), model=services.model.id)
+            requests = [replace(waits, lane=lane, deadline_ms=deadline_ms)]
         # Another request with this identity may have come in while this one was tokenised, or the end of the server.
         if (running := services.generations.find(identity)) is not None:
             return running
@@ -255,9 +266,9 @@ async def _relay(
     shows_progress = bool(generation.requests) and generation.requests[0].return_progress
     while (item := await view.next(LOOK_S)) is not END:
         look.look()
-        if item is None:
+        if item is None or isinstance(item[1], Queued):  # an ETA that goes down is news every second
             if stream.is_open or look.waited() >= PATIENCE_S:
-                await stream.beat(position(generation))
+                await stream.beat(place(generation))
             continue
         index, event = item
         if isinstance(event, Prefill | Piece | Done) and index not in opened:

@@ -153,9 +153,13 @@ class Generation:
         except Exception as error:
             self.error = error
 
+    def handover(self) -> str | None:
+        """The text that hands over to a person, where there is one; a row of a batch is asked again instead."""
+        return None if any(request.lane == "batch" for request in self.requests) else self.speaker.handover()
+
     def _hand_over(self, error: ColibriError, metrics: Metrics) -> None:
         """No answer can come in time: the profile's own text instead, marked as what it is; else the error."""
-        text = self.speaker.handover()
+        text = self.handover()
         if self.has_begun or text is None:
             self.error = error
             return
@@ -213,7 +217,7 @@ class Generation:
     async def _place(self, index: int, dispatcher: Submits) -> Ticket:
         while True:
             try:
-                return dispatcher.submit(replace(self.requests[index], continues=True))
+                return dispatcher.submit(replace(self.requests[index], continues=True, deadline_ms=None))
             except QueueFull:
                 await asyncio.sleep(PLACE_POLL_S)
 
@@ -286,7 +290,7 @@ class Generations:
             ticket = self._dispatcher.submit(requests[0])
         except ColibriError as error:
             self._metrics.refused(error.code)
-            if not isinstance(error, Busy | Unavailable) or self._speaker.handover() is None:
+            if not isinstance(error, Busy | Unavailable) or generation.handover() is None:
                 raise
             generation._hand_over(error, self._metrics)
             generation.ended = self._clock()
@@ -340,7 +344,7 @@ def _is_whole(generation: Generation) -> bool:
     return sum(isinstance(event, Done) for _, event in generation.events) == len(generation.requests)
 
 
-def position(generation: Generation) -> int | None:
+def place(generation: Generation) -> Queued | None:
     """Where it stands in the queue, if that is the last that was heard of it."""
     event = generation.events[-1][1] if generation.events else None
-    return event.position if isinstance(event, Queued) else None
+    return event if isinstance(event, Queued) else None

@@ -15,6 +15,7 @@ from appliance.api import heap
 from appliance.api.auth import NOBODY, Handler
 from appliance.api.doors import cors
 from appliance.api.errors import NoSuchRoute, TooLarge, WrongMethod, error_response, public
+from appliance.api.lanes import GENERATION, place_headers
 from appliance.api.messages_stream import failure_response, is_anthropic
 from appliance.api.services import KEY_NAME, RATE, REQUEST_ID, SERVICES
 from appliance.logs import about_request, fields
@@ -56,6 +57,8 @@ async def on_prepare(request: web.Request, response: web.StreamResponse) -> None
         response.headers["X-Request-Id"] = request[REQUEST_ID]
         if is_anthropic(request.path):
             response.headers["request-id"] = request[REQUEST_ID]
+    if GENERATION in request:
+        response.headers.update(place_headers(request[GENERATION]))
     if RATE in request:
         response.headers.update(request[RATE].headers())
     cors(request, response)

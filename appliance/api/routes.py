@@ -22,6 +22,7 @@ from appliance.api import (
     embeddings,
     files,
     health,
+    lanes,
     log_stream,
     messages,
     models,
@@ -60,6 +61,7 @@ class Route:
 
 CHANGE = ("If-Match", "If-None-Match", "X-Colibri-User")
 ORDER = ("Idempotency-Key", "X-Colibri-User")
+LANE = lanes.HEADERS
 
 
 async def _openapi(request: web.Request) -> web.Response:
@@ -76,15 +78,17 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/models", models.list_models, "user", "The models served"),
     Route("GET", "/v1/models/{id:.+}", models.get_model, "user", "One model"),
     Route("POST", "/v1/chat/completions", completions.chat, "user", "The next turn of a conversation",
-          schema.ChatRequest, streams=True),
+          schema.ChatRequest, streams=True, headers=LANE),
     Route("POST", "/v1/completions", completions.complete, "user", "Text after a prompt",
-          schema.CompletionRequest, streams=True),
+          schema.CompletionRequest, streams=True, headers=LANE),
     Route("POST", "/v1/messages", messages.create, "user", "The next turn, in Anthropic's shape", MessagesRequest,
-          streams=True),
+          streams=True, headers=LANE),
     Route("POST", "/v1/messages/count_tokens", messages.count_tokens, "user", "How many tokens messages are",
           CountTokensRequest),
-    Route("POST", "/v1/embeddings", embeddings.embed, "user", "Texts to vectors", schema.EmbeddingsRequest),
-    Route("POST", "/v1/rerank", rerank.rerank, "user", "Documents in the order of a query", RerankRequest),
+    Route("POST", "/v1/embeddings", embeddings.embed, "user", "Texts to vectors", schema.EmbeddingsRequest,
+          headers=LANE),
+    Route("POST", "/v1/rerank", rerank.rerank, "user", "Documents in the order of a query", RerankRequest,
+          headers=LANE),
     Route("POST", "/v1/files", files.upload, "user", "Store a file for a batch", form=("purpose",)),
     Route("GET", "/v1/files", files.many, "user", "The files", query=("purpose", "limit", "after", "order")),
     Route("GET", "/v1/files/{id}", files.one, "user", "One file"),

@@ -5,6 +5,7 @@ A stream that breaks off ends with an error event and without [DONE], so that no
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from appliance.api.errors import error_object
+from appliance.request import Queued
 from engine.errors import ColibriError
 
 HEARTBEAT_S = 10.0
@@ -35,6 +37,7 @@ class EventStream:
         self._request = request
         self._response = web.StreamResponse(headers=HEADERS)
         self._last = 0.0
+        self._position: int | None = None
         self.is_open = False
 
     async def open(self) -> None:
@@ -53,11 +56,14 @@ class EventStream:
         """What clients skip and proxies count as a sign of life."""
         await self._write(f": {text}\n\n".encode())
 
-    async def beat(self, position: int | None) -> None:
-        """A comment, when nothing was sent for HEARTBEAT_S; it tells the place in the queue, if there is one."""
-        if not self.is_open or asyncio.get_running_loop().time() - self._last >= HEARTBEAT_S:
-            text = "still working" if position is None else f"number {position} in the queue"
-            await self.comment(text)
+    async def beat(self, place: Queued | None) -> None:
+        """A comment, when nothing was sent for HEARTBEAT_S or the place in the queue is another; it tells that place,
+        if there is one, and about when the answer begins, if that is known."""
+        position = place.position if place is not None else self._position
+        is_due = not self.is_open or asyncio.get_running_loop().time() - self._last >= HEARTBEAT_S
+        if is_due or position != self._position:
+            self._position = position
+            await self.comment("still working" if place is None else words(place))
 
     async def done(self) -> web.StreamResponse:
         """End a whole answer."""
@@ -95,6 +101,12 @@ async def patience(request: web.Request) -> AsyncIterator[None]:
         if request.transport is not None:
             request.transport.abort()
         raise ClientStalled(f"the client read nothing for {STALL_S:.0f} s") from None
+
+
+def words(place: Queued) -> str:
+    """A place in the queue, and the seconds to go as far as they are known."""
+    eta = "" if place.eta_ms is None else f", about {math.ceil(place.eta_ms / 1000)} s to go"
+    return f"number {place.position} in the queue{eta}"
 
 
 def dumps(value: Any) -> bytes:
