@@ -13,31 +13,26 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.kv import KvCache, KvSequence
-from engine.cache.prefix import Prefixes, common
-from engine.embedding import Embedder
+from engine.cache.kv import KvSequence
+from engine.cache.prefix import common
 from engine.errors import ContextLengthExceeded, EngineFailed, InvalidParameter
 from engine.info import EngineInfo
 from engine.kernels import step
-from engine.kernels.program import Buffer, Recorded
-from engine.kernels.team import Team
 from engine.kernels.timing import OpTime
+from engine.machinery import Machinery
 from engine.meter import PassTimes
 from engine.prompt import checked
 from engine.rows import RowTable
 from engine.sampling import Binds, SamplerSlot, Sampling
+from engine.score import Scored
 from engine.sequence import Part, Sequence, StepOut, ready, share, texts
-from engine.speculate import Speculator
 from engine.spent import Spent, Tally
 from engine.weights.experts import ExpertCache
-from engine.weights.stream import Stream
-from engine.weights.watch import Watch
 
 BESIDE = 64  # rows of prompts in a step that makes tokens, too
 FEW = 16  # rows up to which a step reads weights rather than computes: `threads`, beyond it `threads_batch`
@@ -50,28 +45,6 @@ class NotFinite(EngineFailed):
     def __init__(self, sequences: list[Sequence]) -> None:
         super().__init__("the model computed numbers that are no numbers (NaN); its file may be damaged")
         self.sequences = sequences
-
-
-@dataclass(frozen=True, slots=True)
-class Machinery:
-    """What `load` built: the team, the recorded program, the cache, n_out rows of ld_logits logits and whatever they
-    point into; `embedder` makes vectors; `speculate` makes what guesses the next tokens of a text, from its ids and its
-    sampling with the seed in use (None: nobody guesses); `stream` reads the weights that are not in memory, `watch`
-    looks after a mapped file; `prefixes` keeps texts that have ended for those that begin the same."""
-
-    team: Team
-    program: Recorded
-    kv: KvCache
-    logits: Buffer
-    ld_logits: int
-    n_out: int
-    embedder: Embedder
-    keep: tuple[Any, ...]
-    close: Callable[[], None]
-    speculate: Callable[[list[int], Sampling, PassTimes], Speculator] | None = None
-    stream: Stream | None = None
-    watch: Watch | None = None
-    prefixes: Prefixes | None = None
 
 
 class Engine:
@@ -112,15 +85,7 @@ class Engine:
         if n_predict < 1:
             raise InvalidParameter(f"n_predict is {n_predict}; at least 1 token can be asked for", param="n_predict")
         sampler = SamplerSlot(sampling, self.info.n_vocab, ids, n_logprobs or -1, self.grammars)
-        if not self._m.kv.sequences:
-            self._words[step.CANCEL // 8] = 0  # meant for a sequence that is gone
-        if like is not None:
-            kv = like.kv.fork()
-            kv.truncate(kv.reusable(common(prompt[:-1], like.prompt[: kv.length])))
-        elif self._m.prefixes is not None:
-            kv = self._m.prefixes.open(prompt[:-1], texts(self._running))
-        else:
-            kv = self._m.kv.open()
+        kv = self._place(prompt, like)
         room = self.info.n_ctx - len(prompt)
         seq = Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
         if self._m.speculate is not None and not sampling.grammar:  # guesses would need masks of their own
@@ -128,6 +93,46 @@ class Engine:
         if self._m.prefixes is not None:
             self._running.append(seq)
         return seq
+
+    def score(
+        self, ids: Several[int], options: Several[Several[int]], ends: frozenset[int] = frozenset()
+    ) -> Scored:  # fmt: skip
+        """A sequence that finds how likely each of `options` is behind `ids`, and ends; see engine/score.py.
+
+        ContextLengthExceeded when an option finds no room, InvalidParameter for bad ids or an empty option, KvFull.
+        """
+        prompt = checked(ids, self.info)
+        given = tuple(tuple(checked(option, self.info).tolist()) for option in options)
+        if (most := max(map(len, given))) > self.info.ubatch_size:
+            raise InvalidParameter(
+                f"an option has {most} tokens; at most {self.info.ubatch_size} can be weighed (ubatch_size)",
+                param="options",
+            )
+        longest = len(prompt) + most
+        if longest > self.info.n_ctx:
+            raise ContextLengthExceeded(
+                f"the text and its longest option have {longest} tokens and the context holds {self.info.n_ctx}; "
+                "shorten the text or start with a larger --ctx-size",
+                n_prompt_tokens=longest, n_ctx=self.info.n_ctx,
+            )  # fmt: skip
+        kv = self._place(prompt)
+        slot = SamplerSlot(Sampling(seed=0), self.info.n_vocab, ())
+        seq = Scored(prompt, kv, slot, self.info.n_ctx, ends, 0, n_cached=kv.length, options=given, ends=ends)
+        if self._m.prefixes is not None:
+            self._running.append(seq)
+        return seq
+
+    def _place(self, prompt: NDArray[np.int64], like: Sequence | None = None) -> KvSequence:
+        """Pages for a text, with what is there already of its beginning."""
+        if not self._m.kv.sequences:
+            self._words[step.CANCEL // 8] = 0  # meant for a sequence that is gone
+        if like is not None:
+            kv = like.kv.fork()
+            kv.truncate(kv.reusable(common(prompt[:-1], like.prompt[: kv.length])))
+            return kv
+        if self._m.prefixes is None:
+            return self._m.kv.open()
+        return self._m.prefixes.open(prompt[:-1], texts(self._running))
 
     def again(self, seq: Sequence, ids: Several[int], sampling: Sampling, n_predict: int, keep: int) -> Sequence:
         """What `open` would give, on the pages of `seq`, which is dead then: its first `keep` positions hold what `ids`
@@ -194,21 +199,21 @@ class Engine:
         return [outs[s] for s in sequences]
 
     def _ask(self, part: Part) -> list[SamplerSlot]:
-        """The part's rows in the table; the samplers of those whose logits are wanted."""
-        seq, n = part.seq, len(part.ids)
-        first = self._rows.add(seq.kv, part.ids)
-        samplers = [seq.sampler.prepared()] if part.wanted else []
-        for row in range(n - part.wanted + 1, n):
-            samplers.append(samplers[-1].after(int(part.ids[row])))
+        """The part's rows in the table; the samplers of those whose logits are wanted, if it has any."""
+        seq = part.seq
+        end = self._rows.add(seq.kv, part.ids) + len(part.ids)
+        samplers = seq.samplers(part)
         seq.logits_row, seq.n_logits = self._rows.n_out, 0
-        for row, sampler in enumerate(samplers, first + n - part.wanted):
-            self._rows.want(row, sampler.address)
+        for i in range(part.wanted):
+            self._rows.want(end - part.wanted + i, samplers[i].address if samplers else 0)
         return samplers
 
     def _settle(self, part: Part, samplers: list[SamplerSlot]) -> StepOut:
         seq, n = part.seq, len(part.ids)
         self._turn += 1
         seq.turn = self._turn
+        if isinstance(seq, Scored) and part.wanted:
+            return seq.scored(part, self._logits(seq.logits_row, part.wanted), seq.phase)
         if not samplers:
             seq.kv.advance(n)
             return seq.waited()

@@ -20,7 +20,7 @@ from engine.draft import DraftModel, check_vocabularies
 from engine.embedding import RANK, Embedder, pooling_of
 from engine.errors import BadModelFile, UnsupportedModel
 from engine.footprint import ModelFacts, out_rows
-from engine.generate import Engine, Machinery
+from engine.generate import Engine
 from engine.gguf.digest import model_digest
 from engine.gguf.reader import GgufFile, read_gguf
 from engine.info import EngineInfo
@@ -30,6 +30,7 @@ from engine.kernels.isa import ISA
 from engine.kernels.jit import Kernel, cache_root, compile_all
 from engine.kernels.pack import pack_panels
 from engine.kernels.team import KERNELS, Team
+from engine.machinery import Machinery
 from engine.meter import PassTimes
 from engine.models.decoder import Decoder
 from engine.models.parts import Parts

@@ -84,6 +84,13 @@ class Sequence:
         if self.speculator is not None and self.phase == "decode" and not self.draft:
             self.draft = self.speculator.guess(self.n_predict - self.n_generated - 1, n_making)
 
+    def samplers(self, part: "Part") -> list[SamplerSlot]:
+        """One for each row of the part whose logits are wanted: the guesses' follow from the one before."""
+        found = [self.sampler.prepared()] if part.wanted else []
+        for row in range(len(part.ids) - part.wanted + 1, len(part.ids)):
+            found.append(found[-1].after(int(part.ids[row])))
+        return found
+
     @property
     def failure(self) -> EngineFailed | None:
         """Why its answer must not be given, although it has ended: its grammar could not be kept to."""
