@@ -53,6 +53,7 @@ class Wish:
     lane: Lane = "interactive"
     deadline_ms: int | None = None
     wants_embedding: bool = False
+    weighs_end: bool = False
 
 
 def _faults(rules: str) -> str:
@@ -60,10 +61,11 @@ def _faults(rules: str) -> str:
 
 
 class Prompt(NamedTuple):
-    """Token ids, and how the answer to them is read."""
+    """Token ids, how the answer to them is read, and the only answers there are, if so."""
 
     ids: list[int]
     speech: Speech = PLAIN
+    options: tuple[tuple[int, ...], ...] = ()
 
 
 class Admission:
@@ -150,7 +152,15 @@ class Admission:
                 raise InvalidParameter(f"token id {token} is outside the vocabulary of {n_vocab}", param="prompt")
         return list(prompt)
 
-    def requests(self, ids: list[int], wish: Wish, name: str, speech: Speech = PLAIN) -> list[GenerateRequest]:
+    async def options(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Token ids of the answers that are possible, each as it would begin an answer."""
+        loop = asyncio.get_running_loop()
+        encode = lambda: tuple(tuple(self.text.encode(text, False, False)) for text in texts)  # noqa: E731
+        return await loop.run_in_executor(self.threads, encode)
+
+    def requests(
+        self, ids: list[int], wish: Wish, name: str, speech: Speech = PLAIN, options: tuple[tuple[int, ...], ...] = ()
+    ) -> list[GenerateRequest]:
         """`wish.n` generations for one prompt, named `name-0`, `name-1` …; with a seed each gets its own, one higher.
 
         Raises ContextLengthExceeded when the prompt leaves no room for one token, InvalidParameter for a sampler's
@@ -159,7 +169,7 @@ class Admission:
         if not ids:
             raise InvalidParameter("the prompt has no token at all; send some text", param="prompt")
         room = self.n_ctx - len(ids) + wish.wants_embedding  # a vector takes no place behind the text
-        if room < 1:
+        if room < max((len(option) for option in options), default=1):
             raise self._too_long(str(len(ids)), len(ids))
         limits = [n for n in (wish.max_tokens, self._n_predict if self._n_predict >= 0 else None) if n is not None]
         sampling = self._sampling(wish)
@@ -171,6 +181,7 @@ class Admission:
             skip_special=wish.skip_special, return_progress=wish.return_progress, lane=wish.lane,
             deadline_ms=wish.deadline_ms, shown=self._shown(speech), speech=speech,
             wants_embedding=wish.wants_embedding,
+            options=options, weighs_end=wish.weighs_end,
         )  # fmt: skip
         more = [
             replace(first, id=f"{name}-{i}", sampling=replace(sampling, seed=(sampling.seed + i) % (1 << 64)))

@@ -44,6 +44,7 @@ def read_generate(frame: Frame) -> GenerateRequest:
         sampling["logit_bias"] = {int(token): float(bias) for token, bias in sampling["logit_bias"]}
         values["sampling"] = Sampling(**sampling)
         values["stop"], values["shown"] = tuple(values["stop"]), tuple(values["shown"])
+        values["options"] = tuple(tuple(option) for option in values["options"])
         return GenerateRequest(**values)
     except (KeyError, TypeError, ValueError) as error:
         raise WireError(f"a generate frame is malformed: {type(error).__name__} {error}") from None
@@ -75,6 +76,8 @@ def done_frame(request_id: str, done: Done) -> Frame:
 def read_done(frame: Frame, queue_ms: float) -> Done:
     values = {f.name: frame[f.name] for f in fields(Done)}
     values["timings"] = {**values["timings"], "queue_ms": queue_ms}
+    if values["scores"] is not None:
+        values["scores"] = tuple(values["scores"])
     return Done(**values)
 
 

@@ -27,7 +27,8 @@ class GenerateRequest:
     ignore `top` for "logprobs without alternatives"). `deadline_ms` counts from submission: a request that cannot start
     by then is refused. `continues` marks a further choice of an answer that has begun. `shown` are ids of special
     tokens that are text all the same; `speech` says how the text is to be read, which is no business of the worker's.
-    `wants_embedding`: the vector of the prompt and no text at all.
+    `wants_embedding`: the vector of the prompt and no text at all. `options`: the token ids of the only answers there
+    are; the likeliest is given, and the scores of all. `weighs_end`: an option counts with the turn's end after it.
     """
 
     id: str
@@ -46,6 +47,8 @@ class GenerateRequest:
     shown: tuple[int, ...] = ()
     speech: Speech = PLAIN
     wants_embedding: bool = False
+    options: tuple[tuple[int, ...], ...] = ()
+    weighs_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ class Done:
     predicted_n, predicted_ms, predicted_per_token_ms, predicted_per_second; with guesses draft_n, draft_n_accepted) and
     queue_ms; prompt_n leaves the cached tokens out, while `n_prompt` counts all. `handoff` is the reason when the text
     is a hand-over to a person and no model wrote it. `embedding` is the prompt's vector where that was asked for:
-    float32, little-endian, as base64. `loop`: the answer was ended since it only repeated itself.
+    float32, little-endian, as base64. `loop`: the answer was ended since it only repeated itself. `scores` are
+    ln(probability) of each of the request's options.
     """
 
     finish_reason: FinishReason
@@ -114,6 +118,7 @@ class Done:
     handoff: str | None = None
     embedding: str | None = None
     loop: Mapping[str, int] | None = None
+    scores: tuple[float, ...] | None = None
 
 
 Event = Queued | Prefill | Piece | Done

@@ -29,6 +29,7 @@ class EngineLike(Protocol):
     info: Any
 
     def open(self, ids: list[int], sampling: Any, n_predict: int, eog_ids: frozenset[int], n_logprobs: int) -> Any: ...
+    def score(self, ids: list[int], options: tuple[tuple[int, ...], ...], ends: frozenset[int]) -> Any: ...
     def step_many(self, sequences: list[Any]) -> list[Any]: ...
     def embed(self, ids: list[int], is_unwanted: Callable[[], bool]) -> Any: ...
     def cancel(self) -> None: ...
@@ -78,9 +79,13 @@ class Session:
             if (spent := getattr(engine, "spent", None)) is not None:
                 self._spent_before = spent()
             request = self.request
-            self.sequence = engine.open(
-                request.prompt_ids, request.sampling, n_predict, self._eog_ids, request.n_logprobs
-            )
+            if request.options:
+                ends = self._eog_ids if request.weighs_end else frozenset()
+                self.sequence = engine.score(request.prompt_ids, request.options, ends)
+            else:
+                self.sequence = engine.open(
+                    request.prompt_ids, request.sampling, n_predict, self._eog_ids, request.n_logprobs
+                )
         except ColibriError as error:
             self.fail(error)
             return False
@@ -152,10 +157,15 @@ class Session:
         """Why the answer has ended, None while it goes on."""
         if out.phase == "prefill":
             self._tell_prefill(out.done, force=out.done == out.total)
-        if out.token is None:
-            return None if out.finish is None else self._end(out.finish)
+        if out.token is None and out.finish is None:
+            return None
         if (failure := getattr(self.sequence, "failure", None)) is not None:
             raise failure
+        if out.token is None:
+            self._clock.token()
+            if self.request.options:
+                self._say_likeliest()
+            return self._end(out.finish)
         self.phase = "decode"
         for one in (out, *out.more):
             self._clock.token()
@@ -192,6 +202,12 @@ class Session:
             self._send(text, self._before_stop(text))
         elif text or self._vocab_is_silent(out.token):
             self._send(text, len(self._pending))
+
+    def _say_likeliest(self) -> None:
+        """The text of the option with the highest score, the first of equal ones; no token of it was generated."""
+        scores = self.sequence.scores
+        best = self.request.options[scores.index(max(scores))]
+        self._send("".join(self._text.push(token) for token in best), 0)
 
     def _end(self, finish: FinishReason) -> FinishReason:
         """The engine is done: let go of the text that was held back, as half a character or a possible stop."""
@@ -238,6 +254,8 @@ class Session:
         done = Done(finish, stop, n_prompt, n_cached, self._n_generated, timings, seed)
         if self._loop is not None:
             done = replace(done, loop=self._loop.json())
+        if self.request.options and seq is not None:
+            done = replace(done, scores=tuple(seq.scores))
         return done_frame(self.request.id, done)
 
 

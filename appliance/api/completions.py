@@ -24,11 +24,11 @@ from appliance.api.generation import END, Generation, Identity, Limits, View, pl
 from appliance.api.lanes import GENERATION, deadline_of, lane_of
 from appliance.api.preconditions import idempotency_key
 from appliance.api.rerank_schema import RerankRequest
-from appliance.api.schema import MAX_CHOICES, ChatRequest, CompletionRequest, EmbeddingsRequest, Sampled
+from appliance.api.schema import MAX_CHOICES, Body, ChatRequest, CompletionRequest, EmbeddingsRequest, Sampled
 from appliance.api.services import KEY, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
-from appliance.api.structured import grammar_of
+from appliance.api.structured import closed_set, grammar_of
 from appliance.api.tools import chosen
 from appliance.request import Done, GenerateRequest, Piece, Prefill, Queued
 from engine.errors import ColibriError, ContextLengthExceeded, InvalidParameter, ModelNotFound, TemplateError
@@ -65,6 +65,8 @@ async def chat(request: web.Request) -> web.StreamResponse:
     if grammar and toolset:
         raise InvalidParameter("an answer that must fit something cannot call tools; leave tools out", param="tools")
 
+    closed = closed_set(ask) if grammar and is_weighed(ask) else None
+
     async def prompts() -> list[Prompt]:
         messages = [message.plain() for message in ask.messages]
         splits = ask.reasoning_format != "none"
@@ -74,10 +76,15 @@ async def chat(request: web.Request) -> web.StreamResponse:
         made = await services.admission.chat(
             messages, extra=extra, toolset=toolset, splits=splits, is_bound=bool(grammar)
         )
-        return [made]
+        return [made._replace(options=await services.admission.options(closed.texts)) if closed else made]
 
-    generation = await begun(request, raw, ask, lambda: wish_for(services, ask, n_top, grammar), prompts)
-    shape = ChatShape(**_common(generation, ask, n_top), notes=tuple(notes), service_tier=ask.service_tier)
+    def wished() -> Wish:
+        wish = wish_for(services, ask, n_top, grammar)
+        return replace(wish, weighs_end=closed.weighs_end) if closed else wish
+
+    generation = await begun(request, raw, ask, wished, prompts)
+    common = _common(generation, ask, n_top)
+    shape = ChatShape(**common, notes=tuple(notes), service_tier=ask.service_tier, closed=closed)
     return await (_stream if ask.stream else respond)(request, generation, shape)
 
 
@@ -126,6 +133,13 @@ async def grammar_for(services: Services, ask: Sampled) -> str:
     return await asyncio.get_running_loop().run_in_executor(services.admission.threads, grammar_of, ask)
 
 
+def is_weighed(ask: ChatRequest) -> bool:
+    """Whether the likeliest of a few possible answers is what was asked for: not where several are to be drawn, or
+    tokens are to be shown."""
+    is_drawn = ask.temperature is not None and ask.temperature > 0
+    return not (is_drawn or (ask.n or 1) > 1 or ask.logprobs or ask.n_probs or ask.stops() or ask.logit_bias)
+
+
 def wish_for(services: Services, ask: Sampled, n_top: int | None, grammar: str) -> Wish:
     sampling: dict[str, Any] = {name: getattr(ask, name) for name in SAMPLING_FIELDS if getattr(ask, name) is not None}
     if grammar:
@@ -154,16 +168,15 @@ def _common(generation: Generation, ask: Sampled, n_top: int | None) -> dict[str
 
 
 async def begun(
-    request: web.Request, raw: bytes, ask: Sampled | EmbeddingsRequest | RerankRequest, wished: Callable[[], Wish],
-    prompts: Prompts,
-) -> Generation:  # fmt: skip
+    request: web.Request, raw: bytes, ask: Body, wished: Callable[[], Wish], prompts: Prompts
+) -> Generation:
     """The answer to view: one that is attached to, or a new one."""
     request[GENERATION] = generation = await _begun(request, raw, ask, wished, prompts)
     return generation
 
 
 async def _begun(
-    request: web.Request, raw: bytes, ask: Sampled | EmbeddingsRequest | RerankRequest, wished: Callable[[], Wish],
+    request: web.Request, raw: bytes, ask: Body, wished: Callable[[], Wish],
     prompts: Prompts,
 ) -> Generation:  # fmt: skip
     services = request.app[SERVICES]
@@ -172,7 +185,7 @@ async def _begun(
     identity = _identity(request, raw)
     if (running := services.generations.find(identity)) is not None:
         return running
-    prefix, field = NAMES[type(ask)]
+    prefix, field = NAMES.get(type(ask), ("score", "context"))
     name = f"{prefix}-{uuid.uuid4().hex}"
 
     async def make() -> list[GenerateRequest]:
@@ -181,7 +194,7 @@ async def _begun(
         requests: list[GenerateRequest] = []
         try:
             for i, prompt in enumerate(await prompts()):
-                requests += services.admission.requests(prompt.ids, wish, f"{name}-{i}", prompt.speech)
+                requests += services.admission.requests(prompt.ids, wish, f"{name}-{i}", prompt.speech, prompt.options)
         except (ContextLengthExceeded, InvalidParameter) as error:
             error.param = field if error.param in (None, "prompt") else error.param
             raise
@@ -215,6 +228,17 @@ def _identity(request: web.Request, raw: bytes) -> Identity:
     retries = request.headers.get("x-stainless-retry-count", "0")
     is_retry = retries.isdecimal() and int(retries[:4]) >= 1
     return Identity(request[KEY].id, sha256(request.path.encode() + b"\0" + raw).digest(), key, is_retry)
+
+
+async def collected(request: web.Request, generation: Generation) -> dict[int, Done]:
+    """The ends of all answers, for routes that tell of no text."""
+    look, dones = Look(request), dict[int, Done]()
+    async with generation.view() as view:
+        while (item := await view.next(LOOK_S)) is not END:
+            look.look()
+            if item is not None and isinstance(item[1], Done):
+                dones[item[0]] = item[1]
+    return dones
 
 
 async def respond(request: web.Request, generation: Generation, shape: Shape) -> web.StreamResponse:

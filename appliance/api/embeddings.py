@@ -9,9 +9,8 @@ from aiohttp import web
 
 from appliance.admission import Prompt, Wish
 from appliance.api.body import read_object
-from appliance.api.completions import LOOK_S, Look, begun, ids_keep_their_model
+from appliance.api.completions import begun, collected, ids_keep_their_model
 from appliance.api.fields import parse
-from appliance.api.generation import END
 from appliance.api.schema import EmbeddingsRequest
 from appliance.api.services import SERVICES
 from appliance.api.sse import dumps
@@ -42,13 +41,8 @@ async def embed(request: web.Request) -> web.Response:
             raise InvalidParameter(text, param="model")
         return Wish(model=services.model.check(ask.model), max_tokens=1, wants_embedding=True)
 
-    dones: dict[int, Done] = {}
-    answer, look = await begun(request, raw, ask, wished, prompts), Look(request)
-    async with answer.view() as view:
-        while (item := await view.next(LOOK_S)) is not END:
-            look.look()
-            if item is not None and isinstance(item[1], Done):
-                dones[item[0]] = item[1]
+    answer = await begun(request, raw, ask, wished, prompts)
+    dones = await collected(request, answer)
     data = [_entry(i, dones[i], ask) for i in sorted(dones)]
     n = sum(done.n_prompt for done in dones.values())
     usage = {"prompt_tokens": n, "total_tokens": n}

@@ -29,6 +29,7 @@ from appliance.api import (
     openapi,
     rerank,
     schema,
+    score,
     slots,
     text,
 )
@@ -88,6 +89,8 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/embeddings", embeddings.embed, "user", "Texts to vectors", schema.EmbeddingsRequest,
           headers=LANE),
     Route("POST", "/v1/rerank", rerank.rerank, "user", "Documents in the order of a query", RerankRequest,
+          headers=LANE),
+    Route("POST", "/v1/score", score.score, "user", "How likely each of a few answers is", score.ScoreRequest,
           headers=LANE),
     Route("POST", "/v1/files", files.upload, "user", "Store a file for a batch", form=("purpose",)),
     Route("GET", "/v1/files", files.many, "user", "The files", query=("purpose", "limit", "after", "order")),

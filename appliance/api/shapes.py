@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from appliance.closed import ClosedSet
 from appliance.handoffs import handoff_id
 from appliance.request import Done, Piece, Prefill, TokenLogprob
 from appliance.speech.speech import Speech
@@ -53,6 +54,7 @@ class Shape(ABC):
     with_usage: bool = False
     notes: tuple[str, ...] = ()
     service_tier: str | None = None
+    closed: ClosedSet | None = None
 
     plain_object = ""
     chunk_object = ""
@@ -142,6 +144,8 @@ class Shape(ABC):
         index, ended = of or (0, done)
         if ended.loop is not None:
             ours["loop"] = dict(ended.loop)
+        if self.closed is not None and ended.scores is not None:
+            ours["confidence"] = self.closed.confidence(ended.scores)
         if found := self.answer.hints(index, ended):
             ours["hints"] = found
         if self.notes:

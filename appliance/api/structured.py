@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from appliance.closed import ClosedSet
 from engine import constrain
 from engine.errors import InvalidParameter, RequestError
 
@@ -85,6 +86,14 @@ def grammar_of(ask: Constrained) -> str:
     if wrong:
         raise InvalidParameter(f"{field} cannot be kept to: {wrong}", param=field)
     return made
+
+
+def closed_set(ask: Constrained) -> ClosedSet | None:
+    """The few answers that fit, where grammar_of() has found no fault and there are only so many."""
+    _, kind, value = _wanted(ask)[0]
+    if kind == "schema":
+        return ClosedSet.of(value)
+    return ClosedSet.choice(value) if kind == "choice" else None
 
 
 def _wanted(ask: Constrained) -> list[tuple[str, str, Any]]:
