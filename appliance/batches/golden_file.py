@@ -1,7 +1,8 @@
 """Rows with known answers, asked before a batch: a canary for the quality of what comes after. Not here: the batch.
 
 One JSON object a line: {"custom_id", "url", "body", "expected"}; `expected` is the answer's text, or an object of the
-fields that must be in it. `colibri batch correct --golden` writes it.
+fields that must be in it (inner ones as inner objects, or by their path with dots). `colibri batch correct --golden`
+writes it.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Any
 
 from appliance.batches.rows import ENDPOINTS, BadInput
 from appliance.batches.run import NotNow
-from appliance.batches.verdict import verdicts
+from appliance.batches.verdict import flat, verdicts
 from appliance.strict_json import InvalidJson, parse_object
 
 MOST_ROWS = 1000
@@ -34,7 +35,7 @@ class Known:
     def is_right(self, body: dict[str, Any]) -> bool:
         """Whether an answer's body has what is expected."""
         said = {one.field: one.value for one in verdicts(body)}
-        wanted = {"": self.expected.strip()} if isinstance(self.expected, str) else self.expected
+        wanted = {"": self.expected.strip()} if isinstance(self.expected, str) else flat(self.expected)
         return all(name in said and said[name] == value for name, value in wanted.items())
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from appliance.batches.results import replace
 from appliance.batches.rows import BadInput, Row
 from appliance.batches.table import CELL_BYTES
-from appliance.batches.verdict import Verdict, verdicts
+from appliance.batches.verdict import Verdict, put, verdicts
 
 COLUMNS = ("custom_id", "field", "value", "confidence", "runner_up", "reason", "text", "corrected")
 CLOSE = 0.1
@@ -86,8 +86,13 @@ def applied(record: dict[str, Any], corrected: Mapping[str, Any]) -> dict[str, A
     made: dict[str, Any] = json.loads(json.dumps(record))
     body = made["response"]["body"]
     choice = body["choices"][0]
-    said = {one.field: one.value for one in verdicts(body)} | dict(corrected)
-    text = str(said[""]) if "" in said else json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    if "" in corrected:
+        text = str(corrected[""])
+    else:
+        said = json.loads(choice["message"]["content"] if "message" in choice else choice["text"])
+        for field, value in corrected.items():
+            put(said, field, value)
+        text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
     if "message" in choice:
         choice["message"]["content"] = text
     else:
@@ -152,10 +157,23 @@ def _corrected(
 def _options(body: dict[str, Any], field: str) -> Iterator[Any]:
     """The values that the row's schema allows for a field, if it lists them."""
     try:
-        found = body["response_format"]["json_schema"]["schema"]["properties"][field]
-        yield from found["enum"] if "enum" in found else (True, False) if found.get("type") == "boolean" else ()
-    except (LookupError, TypeError, AttributeError):
+        schema = body["response_format"]["json_schema"]["schema"]
+    except (LookupError, TypeError):
         return
+    found = _leaf(schema, field)
+    values = found.get("enum", (True, False) if found.get("type") == "boolean" else ())
+    yield from values if isinstance(values, list | tuple) else ()
+
+
+def _leaf(schema: Any, field: str) -> dict[str, Any]:
+    """The schema of a field by its path with dots; empty where it is not told plainly."""
+    inner = schema.get("properties") if isinstance(schema, dict) else None
+    for name, one in inner.items() if isinstance(inner, dict) else ():
+        if name == field:
+            return one if isinstance(one, dict) else {}
+        if field.startswith(f"{name}.") and (found := _leaf(one, field[len(name) + 1 :])):
+            return found
+    return {}
 
 
 def _bad(message: str) -> BadInput:

@@ -1,12 +1,16 @@
 """What an answer says, field by field, and how sure it is of each. Not here: tables, reviews, whose answer it is.
 
-An answer whose text is a JSON object has its members as fields; any other text is one field without a name. How sure:
-`colibri.confidence` of the answer, one entry per field, where the engine has scored a closed set.
+An answer whose text is a JSON object has its members as fields, those of an object inside by their path with dots; any
+other text is one field without a name. How sure: `colibri.confidence` of the answer, one entry per field, where the
+engine has scored a closed set.
 """
 
 import json
 from dataclasses import dataclass
 from typing import Any
+
+DEPTH = 8
+"""Objects inside objects that are looked into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,32 @@ def verdicts(body: dict[str, Any]) -> list[Verdict]:
 
 
 def fields_of(content: str) -> dict[str, Any]:
-    """The members of a JSON object, or the whole text under the empty name."""
+    """The leaves of a JSON object, or the whole text under the empty name."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
         found = None
-    return found if isinstance(found, dict) else {"": content.strip()}
+    return flat(found) if isinstance(found, dict) else {"": content.strip()}
+
+
+def flat(value: dict[str, Any], path: str = "", depth: int = 0) -> dict[str, Any]:
+    """The leaves by their path with dots; lists, empty objects and what lies too deep are leaves."""
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        here = f"{path}.{name}" if path else name
+        found |= flat(inner, here, depth + 1) if isinstance(inner, dict) and inner and depth < DEPTH else {here: inner}
+    return found
+
+
+def put(value: dict[str, Any], path: str, leaf: Any) -> bool:
+    """Set the leaf of that path, as `flat` names it; False when there is none."""
+    for name, inner in value.items():
+        if name == path:
+            value[name] = leaf
+            return True
+        if isinstance(inner, dict) and path.startswith(f"{name}.") and put(inner, path[len(name) + 1 :], leaf):
+            return True
+    return False
 
 
 def _content(body: dict[str, Any]) -> tuple[str | None, bool]:

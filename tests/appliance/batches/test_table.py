@@ -147,6 +147,32 @@ def test_corrections_that_fit_no_answer_are_told_by_their_line(tmp_path: Path, l
         review.read(path, rows, answers)
 
 
+def test_fields_inside_fields_are_reviewed_by_their_path() -> None:
+    confidence = {"a.b": {"probability": 0.7, "margin": 0.4, "runner_up": "y"}, "c": 0.9}
+    record = answer("r", '{"a":{"b":"x","n":{}},"c":true,"d.e":[1]}', colibri={"confidence": confidence})
+    assert verdicts(record["response"]["body"]) == [
+        Verdict("a.b", "x", 0.7, 0.4, "y"), Verdict("a.n", {}), Verdict("c", True, 0.9), Verdict("d.e", [1]),
+    ]  # fmt: skip
+    made = review.applied(record, {"a.b": "y", "d.e": [2]})["response"]["body"]
+    assert json.loads(made["choices"][0]["message"]["content"]) == {"a": {"b": "y", "n": {}}, "c": True, "d.e": [2]}
+    for expected, right in (({"a": {"b": "y"}}, True), ({"a.b": "y", "c": True}, True), ({"a": {"b": "x"}}, False)):
+        assert Known("r", "", {}, expected).is_right(made) is right
+
+
+def test_the_schema_of_a_field_inside_a_field_bounds_its_correction(tmp_path: Path) -> None:
+    inner = {"properties": {"b": {"enum": ["x", "y"]}}}
+    rows = {"r": Row(1, "r", "", {"response_format": {"json_schema": {"schema": {"properties": {"a": inner}}}}})}
+    path = tmp_path / "r.csv"
+    for said, wrong in (("y", False), ("z", True)):
+        path.write_text(f"custom_id,field,corrected\nr,a.b,{said}\n")
+        if wrong:
+            with pytest.raises(BadInput, match=r"line 2: 'z' is none of the values of 'a\.b': x, y"):
+                review.read(path, rows, {"r": answer("r", '{"a":{"b":"x"}}')})
+        else:
+            (one,) = review.read(path, rows, {"r": answer("r", '{"a":{"b":"x"}}')})
+            assert (one.field, one.value) == ("a.b", "y")
+
+
 def test_an_answer_is_told_field_by_field() -> None:
     body = answer("a", '{"x":"1","y":true}', colibri={"confidence": {"x": 0.5, "y": {"probability": 1}}})
     assert verdicts(body["response"]["body"]) == [Verdict("x", "1", 0.5), Verdict("y", True, 1.0)]
