@@ -12,6 +12,7 @@ spaces could write them until its limit.
 
 import json
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -123,14 +124,15 @@ def _fault(schema: object) -> str:
 
 def _circle(schema: object) -> tuple[str, str]:
     """A part that needs itself, where the start of a text does not show it; the innermost of the first."""
-    wrong, found = endless(schema), ""
-    left: list[tuple[str, object]] = [("", schema)] if wrong else []
+    wrong = endless(schema)
+    found: tuple[str, ...] = ()
+    left: list[tuple[tuple[str, ...], object]] = [((), schema)] if wrong else []
     while left:
         path, here = left.pop()
         if id(here) in wrong:
             found, left = path, []
-        left += [(f"{path}.{name}".strip("."), part) for name, part in reversed(list(_parts(here)))]
-    return ("no text that ends fits it: it refers to itself in a circle" if wrong else "", found)
+        left += [((*path, name), part) for name, part in reversed(list(_parts(here)))]
+    return ("no text that ends fits it: it refers to itself in a circle" if wrong else "", ".".join(found))
 
 
 def _parts(schema: object) -> Iterator[tuple[str, object]]:
@@ -203,17 +205,25 @@ class _Wrapped:
 
 
 class Rule:
-    """One answer's grammar and how far it is kept to. `mask`: a bit for each token, the lowest of word 0 first."""
+    """One answer's grammar and how far it is kept to. `mask`: a bit for each token, the lowest of word 0 first.
+
+    `forced`: the tokens that must come now, as their text is commonly cut into tokens; while there are any, the mask
+    lets no other pass, so that whoever takes them unasked and whoever asks get the same ids.
+    """
 
     def __init__(self, matcher: Any, n_vocab: int) -> None:
         self._matcher = matcher
         self.mask: NDArray[np.uint32] = np.zeros((n_vocab + 31) // 32, np.uint32)
         self.address = address_of(self.mask)
         self.failure: EngineFailed | None = None
+        self.forced: deque[int] = deque(matcher.compute_ff_tokens())
 
     def fill(self) -> None:
         """Set the bits of the tokens that may come now; after a `failure`, all of them: the answer is thrown away."""
-        if self.failure is None:
+        if self.forced:
+            self.mask[:] = 0
+            self.mask[self.forced[0] // 32] = 1 << self.forced[0] % 32
+        elif self.failure is None:
             self._matcher.unsafe_compute_mask_ptr(self.address, self.mask.nbytes)
             if self._matcher.is_error() or not self.mask.any():
                 self._fail()
@@ -222,8 +232,14 @@ class Rule:
 
     def accept(self, token: int) -> None:
         """`token` was chosen."""
-        if self.failure is None and not self._matcher.consume_token(token):
+        if self.failure is not None:
+            return
+        if self.forced and self.forced.popleft() != token:
+            self.forced.clear()
+        if not self._matcher.consume_token(token):
             self._fail()
+        elif not self.forced and not self._matcher.is_stopped():
+            self.forced.extend(self._matcher.compute_ff_tokens())
 
     @property
     def is_complete(self) -> bool:
@@ -233,4 +249,5 @@ class Rule:
     def _fail(self) -> None:
         said = " ".join(self._matcher.get_error().partition("<state>")[0].split())[:200]
         said = "no token may follow" if said in ("", "NoExtensionBias") else said
+        self.forced.clear()
         self.failure = EngineFailed(f"the grammar became too hard to keep to, so there is no answer: {said}")

@@ -90,6 +90,7 @@ class Engine:
         seq = Sequence(prompt, kv, sampler, min(n_predict, room), eog_ids, sampler.seed, n_cached=kv.length)
         if self._m.speculate is not None and not sampling.grammar:  # guesses would need masks of their own
             seq.speculator = self._m.speculate(prompt.tolist(), replace(sampling, seed=seq.seed), self._times)
+        seq.begin()
         if self._m.prefixes is not None:
             self._running.append(seq)
         return seq
@@ -226,6 +227,8 @@ class Engine:
             seq.kv.advance(1)
             made.append(seq.take(sampler.result(), phase))
         seq.n_logits, seq.draft = len(made), []
+        made = [*seq.begun, *made, *seq.leap(phase)]
+        seq.begun = []
         self._tally.n_tokens += len(made)
         if seq.speculator is not None:
             seq.speculator.settle([one.token for one in made if one.token is not None], len(guesses))

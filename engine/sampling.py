@@ -91,6 +91,7 @@ class Bound(Protocol):
     """What an answer must fit, and how far it does (engine/constrain.py): `address` is of a bit for each token."""
 
     address: int
+    forced: deque[int]
     failure: EngineFailed | None
 
     def fill(self) -> None: ...
@@ -176,6 +177,16 @@ class SamplerSlot:
         other._window = deepcopy(self._window)
         other.accept(token)
         return other
+
+    @property
+    def forced(self) -> int:
+        """How many tokens come next whatever the logits say; 0 where each token's own logprob is wanted."""
+        return len(self.rule.forced) if self.rule is not None and self._record[0]["n_top"] < 0 else 0
+
+    def force(self) -> Choice:
+        """The first of them."""
+        assert self.rule is not None
+        return Choice(self.rule.forced[0], None, [])
 
     @property
     def is_complete(self) -> bool:

@@ -2,6 +2,7 @@
 
 A sequence reads its prompt in chunks, then makes tokens. With guesses in `draft` a step computes a row for each of them
 too, and every guess that the sampler would have chosen anyway is a token made: same ids, same bits, fewer passes.
+What a grammar forces is made without any computing, and read like a prompt by the next step.
 """
 
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ BEHIND = 4  # one row of so many is for prompts behind the first
 class StepOut:
     """What a step did: `done` of `total` prompt tokens are read; `token` was made, with ln(probability) and rivals.
 
-    `more` holds what right guesses made besides. A sequence that got no row in a step has no token and the same `done`.
+    `more` holds what right guesses and a grammar made besides. A sequence that got no row in a step has no token and
+    the same `done`.
     """
 
     phase: Phase
@@ -63,12 +65,20 @@ class Sequence:
     turn: int = 0  # rises with every time that a sequence has rows: the least has waited longest
     speculator: Speculator | None = None
     made: list[int] = field(default_factory=list)
+    begun: list[StepOut] = field(default_factory=list)  # forced before the first step, which tells of them
     is_sound: bool = True  # its logits were numbers
 
     @property
     def ids(self) -> NDArray[np.int64]:
         """Prompt and answer."""
         return np.concatenate([self.prompt, np.array(self.made, np.int64)])
+
+    @property
+    def unread(self) -> NDArray[np.int64]:
+        """What its pages do not hold yet: the rest of the prompt and of what was made."""
+        n, total = self.kv.length, len(self.prompt)
+        made = np.array(self.made[max(n - total, 0) :], np.int64)
+        return np.concatenate([self.prompt[n:], made]) if n < total else made
 
     @property
     def n_read(self) -> int:
@@ -124,6 +134,21 @@ class Sequence:
         return StepOut(phase, total, total, choice.token, choice.logprob, choice.top, self.finish)
 
 
+    def begin(self) -> None:
+        """Take what the grammar forces before anything is computed, but for a last token, which the first step makes:
+        a sequence has not ended before it was ever in a step."""
+        while self.sampler.forced > 1 and self.n_generated < self.n_predict - 1 and self.finish is None:
+            self.begun.append(self.take(self.sampler.force(), "prefill"))
+        self.finish = None
+
+    def leap(self, phase: Phase) -> list[StepOut]:
+        """Take what the grammar forces now."""
+        outs: list[StepOut] = []
+        while self.sampler.forced and self.finish is None:
+            outs.append(self.take(self.sampler.force(), phase))
+        return outs
+
+
 @dataclass(slots=True)
 class Part:
     """A sequence's rows in a step; the logits of the last `wanted` of them are asked for."""
@@ -136,9 +161,9 @@ class Part:
 def share(sequences: Several[Sequence], rows: int, outs: int, beside: int | None = None) -> list[Part]:
     """At most `rows` rows and `outs` rows of logits for a step, in order of the table.
 
-    Every sequence that makes tokens gets its row, those that waited longest first; then guesses; the prompts share what
-    is left (`portions`), at most `beside` rows while others make tokens, which wait for each step. One row is kept for
-    a prompt that waits, so that none is starved by answers.
+    Every sequence that makes tokens gets its row, those that waited longest first; then forced tokens that are to be
+    read, and guesses; the prompts share what is left (`portions`), at most `beside` rows while others make tokens,
+    which wait for each step. One row is kept for a prompt that waits, so that none is starved by answers.
     """
     making = sorted((s for s in sequences if s.phase == "decode"), key=lambda s: s.turn)
     reading = [s for s in sequences if s.phase == "prefill"]
@@ -146,18 +171,27 @@ def share(sequences: Several[Sequence], rows: int, outs: int, beside: int | None
     left = rows - len(making)
     guesses = max(0, min(left - len(reading), outs - len(sequences)))
     parts, outs = [], outs - len(making)
+    forced = max(0, left - len(reading)) if beside is None else min(max(0, left - len(reading)), beside)
     for s in making:
+        if len(unread := s.unread) > 1:
+            n = min(len(unread) - 1, forced)
+            is_all = n == len(unread) - 1
+            parts.append(Part(s, unread[: n + 1], int(is_all)))
+            forced, left, guesses = forced - n, left - n, max(0, min(guesses, left - n - len(reading)))
+            outs += not is_all
+            continue
         n = min(len(s.draft), guesses, s.n_predict - s.n_generated - 1)
         parts.append(Part(s, np.array([s.last, *s.draft[:n]], np.int64), n + 1))
-        guesses, left, outs = guesses - n, left - n, outs - n
+        guesses, left, outs, forced = guesses - n, left - n, outs - n, max(0, forced - n)
     if making and beside is not None:
         left = min(left, beside)
-    for s, n in zip(reading, portions([len(s.prompt) - s.n_read for s in reading], left), strict=True):
-        ends = s.n_read + n == len(s.prompt)
+    rests = [s.unread for s in reading]
+    for s, unread, n in zip(reading, rests, portions([len(rest) for rest in rests], left), strict=True):
+        ends = n == len(unread)
         if ends and not outs:
             n, ends = n - 1, False
         if n > 0:
-            parts.append(Part(s, s.prompt[s.n_read : s.n_read + n], int(ends)))
+            parts.append(Part(s, unread[:n], int(ends)))
             outs -= int(ends)
     return parts
 
