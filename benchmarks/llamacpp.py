@@ -86,13 +86,14 @@ class Server:
         n_threads: int = 2,
         cpus: Sequence[int] | None = None,
         flags: Sequence[str] = (),
+        n_parallel: int = 1,
     ) -> None:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         if program == XLLAMACPP:
             self.command = [sys.executable, "-c", _XLLAMACPP_SERVER, str(model), str(n_ctx), str(n_threads), str(port)]
         else:
-            sizes = ["-c", str(n_ctx), "-t", str(n_threads), "-np", "1", "--port", str(port)]
+            sizes = ["-c", str(n_ctx), "-t", str(n_threads), "-np", str(n_parallel), "--port", str(port)]
             self.command = [program, "-m", str(model), *sizes, "--host", "127.0.0.1", *flags]
         self.cpus = cpus
 
