@@ -8,10 +8,12 @@ from typing import Any
 import openai
 import pytest_asyncio
 
+from appliance.life import WorkerSpec
 from tests.appliance.api.service import Service, service
 from tests.appliance.api.test_batches import CLIENTS, begin, client, ended, lines, records, until
 from tests.appliance.api.test_swaps import profiles
 from tests.appliance.batches.test_rows import row
+from tests.tiny import tiny_llama
 
 
 @pytest_asyncio.fixture(autouse=True)
@@ -83,3 +85,22 @@ async def test_people_are_answered_before_the_rows_that_wait(tmp_path: Path) -> 
         assert after.completed < 60, "there was nobody to be answered before"
         await api.batches.cancel(batch.id)
         await until(api, batch.id, ended)
+
+
+async def test_closed_sets_are_scored_in_a_batch_as_they_are_alone(tmp_path: Path) -> None:
+    model = str(tiny_llama(tmp_path / "real.gguf"))
+    worker = WorkerSpec(model, {"n_ctx": 512, "threads": 1, "ubatch_size": 64, "n_parallel": 4})
+    bodies = [{"context": f"the bird {i}", "options": [" sings", " sleeps"]} for i in range(6)]
+    given = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/score", "body": b} for i, b in enumerate(bodies)]
+    async with service(tmp_path, worker=worker, model=model) as running:
+        api = client(running)
+        file = await api.files.create(file=("rows.jsonl", lines(*given)), purpose="batch")
+        asked = {"input_file_id": file.id, "endpoint": "/v1/score", "completion_window": "24h"}
+        status, made, _ = await running.call("POST", "/v1/batches", asked)
+        assert status == 200, made
+        batch = await until(api, made["id"], ended)
+        found = {one["custom_id"]: one["response"]["body"] for one in await records(api, batch.output_file_id)}
+        assert len(found) == 6
+        for i, body in enumerate(bodies):
+            _, alone, _ = await running.call("POST", "/v1/score", body)
+            assert alone["results"] == found[f"r{i}"]["results"] and alone["best"] == found[f"r{i}"]["best"]
