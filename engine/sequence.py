@@ -133,7 +133,6 @@ class Sequence:
         total = len(self.prompt)
         return StepOut(phase, total, total, choice.token, choice.logprob, choice.top, self.finish)
 
-
     def begin(self) -> None:
         """Take what the grammar forces before anything is computed, but for a last token, which the first step makes:
         a sequence has not ended before it was ever in a step."""
