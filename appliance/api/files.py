@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from appliance.api.body import READ_TIMEOUT_S
 from appliance.api.errors import InvalidJson, MissingParameter, TooLarge, TooSlow, UnsupportedParameter
@@ -136,7 +137,7 @@ async def _form(request: web.Request, draft: Path) -> tuple[str, str, int]:
         raise TooSlow(f"no byte of the file came for {READ_TIMEOUT_S:.0f} s; send it again in one go") from None
     except OSError as error:
         raise CannotStore(f"the file cannot be stored ({error.strerror}); free space") from None
-    except (ValueError, AssertionError, web.RequestPayloadError):
+    except (ValueError, AssertionError, web.RequestPayloadError, HttpProcessingError):
         raise InvalidJson("the body is no well-formed multipart form; send file and purpose") from None
     for field, value in (("file", name), ("purpose", purpose)):
         if value is None:
