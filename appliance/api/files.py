@@ -23,6 +23,9 @@ MOST_BYTES = Caps().bytes
 PURPOSES = ("batch", "batch_output")
 MAX_NAME = 255
 PIECE = 1 << 20
+BROKEN = (HttpProcessingError, web.RequestPayloadError, ValueError, LookupError, TypeError, AssertionError, EOFError,
+          RuntimeError)  # fmt: skip
+"""What aiohttp's reader of forms raises where a form is none; most of it is meant for programmers."""
 
 
 class NoSuchFile(RequestError):
@@ -122,7 +125,7 @@ async def _form(request: web.Request, draft: Path) -> tuple[str, str, int]:
                     continue
                 if name is not None:
                     raise InvalidParameter("the form has two files; send one", param="file")
-                name = (part.filename or "file.jsonl")[:MAX_NAME]
+                name = (part.filename or "file.jsonl")[:MAX_NAME].encode("utf-8", "replace").decode()
                 with await asyncio.to_thread(draft.open, "wb") as file:
                     while piece := await part.read_chunk(PIECE):
                         clock.reschedule(loop.time() + READ_TIMEOUT_S)
@@ -137,7 +140,7 @@ async def _form(request: web.Request, draft: Path) -> tuple[str, str, int]:
         raise TooSlow(f"no byte of the file came for {READ_TIMEOUT_S:.0f} s; send it again in one go") from None
     except OSError as error:
         raise CannotStore(f"the file cannot be stored ({error.strerror}); free space") from None
-    except (ValueError, AssertionError, web.RequestPayloadError, HttpProcessingError):
+    except BROKEN:
         raise InvalidJson("the body is no well-formed multipart form; send file and purpose") from None
     for field, value in (("file", name), ("purpose", purpose)):
         if value is None:
