@@ -186,6 +186,8 @@ def test_a_table_is_tagged_reviewed_and_becomes_a_golden_set(model: str, tmp_pat
     review, golden = tmp_path / "review.csv", tmp_path / "golden.jsonl"
     assert inside("batch", "review", str(out), "-o", str(review)).code == 0
     lines = table_of(review)
+    sure = [float(one["confidence"]) for one in lines]
+    assert 1 / 3 <= sure[0] <= sure[1] <= 1 and lines[0]["runner_up"] in set(LABELS) - {lines[0]["value"]}
     assert {one["custom_id"] for one in lines} == {"7", "8"} and lines[0]["text"] in ('a bird, "singing"', "the river")
     other = {label: LABELS[(i + 1) % 3] for i, label in enumerate(LABELS)}
     lines[0]["corrected"], lines[1]["corrected"] = other[lines[0]["value"]], lines[1]["value"]
