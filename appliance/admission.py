@@ -54,6 +54,7 @@ class Wish:
     deadline_ms: int | None = None
     wants_embedding: bool = False
     weighs_end: bool = False
+    is_relative: bool = False
 
 
 def _faults(rules: str) -> str:
@@ -181,7 +182,7 @@ class Admission:
             skip_special=wish.skip_special, return_progress=wish.return_progress, lane=wish.lane,
             deadline_ms=wish.deadline_ms, shown=self._shown(speech), speech=speech,
             wants_embedding=wish.wants_embedding,
-            options=options, weighs_end=wish.weighs_end,
+            options=options, weighs_end=wish.weighs_end, is_relative=wish.is_relative,
         )  # fmt: skip
         more = [
             replace(first, id=f"{name}-{i}", sampling=replace(sampling, seed=(sampling.seed + i) % (1 << 64)))

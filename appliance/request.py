@@ -28,7 +28,8 @@ class GenerateRequest:
     by then is refused. `continues` marks a further choice of an answer that has begun. `shown` are ids of special
     tokens that are text all the same; `speech` says how the text is to be read, which is no business of the worker's.
     `wants_embedding`: the vector of the prompt and no text at all. `options`: the token ids of the only answers there
-    are; the likeliest is given, and the scores of all. `weighs_end`: an option counts with the turn's end after it.
+    are; the likeliest is given, and the scores of all. `weighs_end`: an option counts with the turn's end after it;
+    `is_relative`: what all options begin with does not count.
     """
 
     id: str
@@ -49,6 +50,7 @@ class GenerateRequest:
     wants_embedding: bool = False
     options: tuple[tuple[int, ...], ...] = ()
     weighs_end: bool = False
+    is_relative: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,9 @@ class EngineLike(Protocol):
     info: Any
 
     def open(self, ids: list[int], sampling: Any, n_predict: int, eog_ids: frozenset[int], n_logprobs: int) -> Any: ...
-    def score(self, ids: list[int], options: tuple[tuple[int, ...], ...], ends: frozenset[int]) -> Any: ...
+    def score(
+        self, ids: list[int], options: tuple[tuple[int, ...], ...], ends: frozenset[int], is_relative: bool
+    ) -> Any: ...
     def step_many(self, sequences: list[Any]) -> list[Any]: ...
     def embed(self, ids: list[int], is_unwanted: Callable[[], bool]) -> Any: ...
     def cancel(self) -> None: ...
@@ -81,7 +83,7 @@ class Session:
             request = self.request
             if request.options:
                 ends = self._eog_ids if request.weighs_end else frozenset()
-                self.sequence = engine.score(request.prompt_ids, request.options, ends)
+                self.sequence = engine.score(request.prompt_ids, request.options, ends, request.is_relative)
             else:
                 self.sequence = engine.open(
                     request.prompt_ids, request.sampling, n_predict, self._eog_ids, request.n_logprobs
@@ -89,7 +91,7 @@ class Session:
         except ColibriError as error:
             self.fail(error)
             return False
-        self._tell_prefill(getattr(self.sequence, "n_cached", 0), force=True)
+        self._tell_prefill(self._n_cached(), force=True)
         return True
 
     def _embed(self, engine: EngineLike) -> None:
@@ -114,7 +116,7 @@ class Session:
             return True
         seq = self.sequence
         self._close()
-        self._say(self._done(finish, self._text.stopped, getattr(seq, "n_cached", 0), seq.seed))
+        self._say(self._done(finish, self._text.stopped, self._n_cached(), seq.seed))
         return False
 
     def fail(self, error: ColibriError) -> None:
@@ -181,7 +183,7 @@ class Session:
         return None if out.finish is None else self._end(out.finish)
 
     def _tell_prefill(self, done: int, *, force: bool) -> None:
-        self.n_done = done
+        self.n_done = done = min(done, len(self.request.prompt_ids))
         if self._clock.prefill_is_due() or force:
             self._post(
                 {
@@ -189,10 +191,14 @@ class Session:
                     "id": self.request.id,
                     "done": done,
                     "total": len(self.request.prompt_ids),
-                    "cached": getattr(self.sequence, "n_cached", 0),
+                    "cached": self._n_cached(),
                     "ms": self._clock.since_start_ms(),
                 }
             )
+
+    def _n_cached(self) -> int:
+        """Ids of the prompt that came with others' pages, which may hold what options begin with as well."""
+        return min(getattr(self.sequence, "n_cached", 0), len(self.request.prompt_ids))
 
     def _take(self, out: Any) -> None:
         """One more token: send what it settles."""

@@ -29,7 +29,7 @@ from engine.meter import PassTimes
 from engine.prompt import checked
 from engine.rows import RowTable
 from engine.sampling import Binds, SamplerSlot, Sampling
-from engine.score import Scored
+from engine.score import Scored, beginning, likeliest
 from engine.sequence import Part, Sequence, StepOut, ready, share, texts
 from engine.spent import Spent, Tally
 from engine.weights.experts import ExpertCache
@@ -96,9 +96,11 @@ class Engine:
         return seq
 
     def score(
-        self, ids: Several[int], options: Several[Several[int]], ends: frozenset[int] = frozenset()
+        self, ids: Several[int], options: Several[Several[int]], ends: frozenset[int] = frozenset(),
+        is_relative: bool = False,
     ) -> Scored:  # fmt: skip
-        """A sequence that finds how likely each of `options` is behind `ids`, and ends; see engine/score.py.
+        """A sequence that finds how likely each of `options` is behind `ids`, and ends; see engine/score.py. Where it
+        `is_relative` their common beginning counts for nothing and is read with the text, which is quicker.
 
         ContextLengthExceeded when an option finds no room, InvalidParameter for bad ids or an empty option, KvFull.
         """
@@ -116,6 +118,9 @@ class Engine:
                 "shorten the text or start with a larger --ctx-size",
                 n_prompt_tokens=longest, n_ctx=self.info.n_ctx,
             )  # fmt: skip
+        if is_relative and (n := len(beginning(given))) and all(len(option) > n for option in given):
+            prompt = np.concatenate([prompt, np.array(given[0][:n], np.int64)])
+            given = tuple(option[n:] for option in given)
         kv = self._place(prompt)
         slot = SamplerSlot(Sampling(seed=0), self.info.n_vocab, ())
         seq = Scored(prompt, kv, slot, self.info.n_ctx, ends, 0, n_cached=kv.length, options=given, ends=ends)
@@ -131,9 +136,8 @@ class Engine:
             kv = like.kv.fork()
             kv.truncate(kv.reusable(common(prompt[:-1], like.prompt[: kv.length])))
             return kv
-        if self._m.prefixes is None:
-            return self._m.kv.open()
-        return self._m.prefixes.open(prompt[:-1], texts(self._running))
+        prefixes = self._m.prefixes
+        return prefixes.open(prompt[:-1], texts(self._running)) if prefixes else self._m.kv.open()
 
     def again(self, seq: Sequence, ids: Several[int], sampling: Sampling, n_predict: int, keep: int) -> Sequence:
         """What `open` would give, on the pages of `seq`, which is dead then: its first `keep` positions hold what `ids`
@@ -186,8 +190,9 @@ class Engine:
         began = time.perf_counter()
         prefixes = self._m.prefixes
         going = ready(prefixes, self._running, sequences) if prefixes and len(sequences) > 1 else sequences
-        # A stream's pass takes the disk's time whatever it computes: few passes are better for everybody.
-        parts = share(going, self._budget, self._rows.max_out, None if self._m.stream else BESIDE)
+        # A stream's pass takes the disk's time whatever it computes; where options are weighed nobody reads along.
+        is_patient = bool(self._m.stream) or all(isinstance(s, Scored) for s in going if s.phase == "decode")
+        parts = share(going, self._budget, self._rows.max_out, None if is_patient else BESIDE)
         self._rows.clear()
         asked = [self._ask(part) for part in parts]
         if not self._run(parts, asked):
@@ -330,7 +335,7 @@ class Engine:
 
     def logits(self, ids: Several[int], top: int) -> list[list[tuple[int, float]]]:
         """Teacher-forced: for each of `ids` the `top` likeliest next tokens after it with their ln(probability)."""
-        return [_likeliest(row, top) for row in self.logit_rows(ids)]
+        return [likeliest(row, top) for row in self.logit_rows(ids)]
 
     def logit_rows(self, ids: Several[int]) -> Iterator[NDArray[np.float32]]:
         """Teacher-forced raw logits, one float32 (n_vocab,) for each of `ids`."""
@@ -386,13 +391,3 @@ class Engine:
         if self._m.stream:
             self._m.stream.close()
         self._m.close()
-
-
-def _likeliest(logits: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
-    wide = logits.astype(np.float64)
-    wide -= wide.max()
-    wide -= np.log(np.exp(wide).sum())
-    n = min(top, len(wide))
-    found = np.argpartition(-wide, n - 1)[:n] if n < len(wide) else np.arange(len(wide))
-    found = found[np.lexsort((found, -wide[found]))]
-    return [(int(i), float(wide[i])) for i in found]

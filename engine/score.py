@@ -128,3 +128,14 @@ def ln_p(row: NDArray[np.float32], tokens: Iterable[int]) -> float:
     top = max(logits)
     mine = top + math.log(math.fsum(math.exp(x - top) for x in logits))
     return mine - float(most) - math.log(float(each.sum(dtype=np.float64)))
+
+
+def likeliest(logits: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
+    """The `top` likeliest tokens with ln(probability), in float64."""
+    wide = logits.astype(np.float64)
+    wide -= wide.max()
+    wide -= np.log(np.exp(wide).sum())
+    n = min(top, len(wide))
+    found = np.argpartition(-wide, n - 1)[:n] if n < len(wide) else np.arange(len(wide))
+    found = found[np.lexsort((found, -wide[found]))]
+    return [(int(i), float(wide[i])) for i in found]

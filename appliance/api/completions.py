@@ -80,7 +80,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
 
     def wished() -> Wish:
         wish = wish_for(services, ask, n_top, grammar)
-        return replace(wish, weighs_end=closed.weighs_end) if closed else wish
+        return replace(wish, weighs_end=closed.weighs_end, is_relative=True) if closed else wish
 
     generation = await begun(request, raw, ask, wished, prompts)
     common = _common(generation, ask, n_top)

@@ -67,6 +67,16 @@ def test_a_set_scores_as_each_option_alone(
     assert scores == [forced(engine, TEXT, option, ends) for option in options]
 
 
+def test_a_common_beginning_can_be_left_out(engine: Engine) -> None:
+    for options in (SETS["a common beginning"], SETS["a tree"]):
+        n = len(beginning(options))
+        [scores] = finished(engine, engine.score(TEXT, options, is_relative=True))
+        text, tails = [*TEXT, *options[0][:n]], [option[n:] for option in options]
+        assert scores == [forced(engine, text, tail, frozenset()) for tail in tails]
+    [scores] = finished(engine, engine.score(TEXT, SETS["one begins another"], frozenset({2}), is_relative=True))
+    assert scores == [forced(engine, TEXT, option, frozenset({2})) for option in SETS["one begins another"]]
+
+
 def test_what_ln_p_says_is_the_softmax(engine: Engine) -> None:
     row = next(iter(engine.logit_rows([5])))
     wide = row.astype(np.float64)
