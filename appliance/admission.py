@@ -5,14 +5,15 @@ Not here: HTTP, JSON and field names of an API (appliance/api), the queue, text 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from appliance.chat_template import required
-from appliance.request import GenerateRequest, Lane
+from appliance.lane import Lane
+from appliance.request import GenerateRequest
 from appliance.shield import shielded
 from appliance.speech.speech import PLAIN, Speech, thought_of
 from appliance.speech.toolset import ToolSet, listen, shown_ids
@@ -154,10 +155,23 @@ class Admission:
         return list(prompt)
 
     async def options(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-        """Token ids of the answers that are possible, each as it would begin an answer."""
-        loop = asyncio.get_running_loop()
-        encode = lambda: tuple(tuple(self.text.encode(text, False, False)) for text in texts)  # noqa: E731
-        return await loop.run_in_executor(self.threads, encode)
+        """Token ids of the answers that are possible, each as it would begin an answer; InvalidParameter for one that
+        the model has no tokens for."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, self._options, texts)
+
+    def unwritable(self, letters: Iterable[str]) -> list[str]:
+        """Those of them that the model has no tokens for, not even by their bytes."""
+        return sorted(c for c in letters if self.text.decode(self.text.encode(c, False, False), special=True) != c)
+
+    def _options(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        found = []
+        for text in texts:
+            ids = self.text.encode(text, False, False)
+            if self.text.decode(ids, special=True) != text:
+                short = text if len(text) <= 40 else text[:40] + "…"
+                raise InvalidParameter(f"the model's vocabulary cannot write {short!r}; leave it out", param="options")
+            found.append(tuple(ids))
+        return tuple(found)
 
     def requests(
         self, ids: list[int], wish: Wish, name: str, speech: Speech = PLAIN, options: tuple[tuple[int, ...], ...] = ()

@@ -15,8 +15,9 @@ from dataclasses import asdict
 from typing import Any
 
 from appliance.frames import generate_frame, read_done, read_error, read_piece, read_prefill
+from appliance.lane import LANES, Lane
 from appliance.queue import Job, LaneLimit, Queue
-from appliance.request import LANES, Done, GenerateRequest, Lane, Piece, Prefill, Queued
+from appliance.request import Done, GenerateRequest, Piece, Prefill, Queued
 from appliance.speeds import Speeds
 from appliance.supervisor import Supervisor
 from appliance.ticket import Ticket

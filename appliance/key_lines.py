@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal
 
-from appliance.request import LANES, Lane
+from appliance.lane import LANES, Lane
 from engine.errors import UsageError
 
 Role = Literal["user", "admin", "metrics"]

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from appliance.key_lines import Key, Role, digest, key_of
+from appliance.lane import Lane
 from appliance.rates import Allowance, Rates
-from appliance.request import Lane
 from engine.errors import UsageError
 
 MAX_FILE_BYTES = 64 * 1024

@@ -134,7 +134,7 @@ class Life:
         clean["PYTHONPATH"] = os.pathsep.join(filter(None, (root, env.get("PYTHONPATH"))))
         words = json.dumps({**asdict(spec), "options": dict(spec.options)})
         program = (*prefix, sys.executable, "-P", "-m", "appliance.worker")
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *(*program, "--socket", path, "--parent", str(os.getpid()), "--spec", words),
             env=clean,
             stdin=asyncio.subprocess.DEVNULL,
@@ -142,6 +142,10 @@ class Life:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
+        # The first whom the kernel kills for memory. At once: while it imports, this process here is the larger one.
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
+        return process
 
     async def _attend(self, door: socket.socket) -> None:
         async with asyncio.TaskGroup() as group:

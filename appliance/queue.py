@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from appliance.request import LANES, Lane
+from appliance.lane import LANES, Lane
 from engine.errors import Busy, ColibriError, ModelLoading, QueueFull, QueueTimeout
 
 LONGEST_RETRY_S = 600

@@ -8,12 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from appliance.lane import Lane
 from appliance.speech.speech import PLAIN, Speech
 from engine.sampling import Sampling
-
-Lane = Literal["interactive", "fallback", "batch"]
-LANES: tuple[Lane, ...] = ("interactive", "fallback", "batch")
-"""From first to last served."""
 
 FinishReason = Literal["stop", "length"]
 

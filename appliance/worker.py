@@ -282,12 +282,10 @@ def rss_anon() -> int:
 
 
 def settle_in(parent: int) -> None:
-    """Die with the parent, be the first whom the kernel kills for memory, give way to the API, leave no core file."""
+    """Die with the parent, give way to the API, leave no core file."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent and os.getppid() != parent:
         raise SystemExit(0)  # it died before the line above
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
     with contextlib.suppress(OSError):  # nicer than that already
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -71,9 +71,12 @@ class Scored(Sequence):
         """Keep ln p of every token that an option has behind `before`; `ends` stand under -1."""
         n = len(before)
         wanted = {option[n] for option in self.options if len(option) > n and option[:n] == before}
-        found = {token: ln_p(row, (token,)) for token in wanted}
+        if not wanted and not self.ends:
+            return
+        whole = ln_whole(row)
+        found = {token: ln_p(row, (token,), whole) for token in wanted}
         if self.ends and before in self.options:
-            found[-1] = ln_p(row, self.ends)
+            found[-1] = ln_p(row, self.ends, whole)
         self._known[before] = found
 
     def _next(self) -> None:
@@ -119,15 +122,19 @@ def beginning(options: Several[Ids]) -> Ids:
     return first[:n]
 
 
-def ln_p(row: NDArray[np.float32], tokens: Iterable[int]) -> float:
-    """ln of the probability that one of `tokens` comes next, by raw logits. exp in float32, which is 20 times faster
-    over a vocabulary and right to 1e-7; summed in float64."""
+def ln_whole(row: NDArray[np.float32]) -> float:
+    """ln of what the exponents of a row of raw logits sum to. exp in float32, which is 20 times faster over a
+    vocabulary and right to 1e-7; summed in float64."""
     most = row.max()
-    each = np.exp(row - most)
+    return float(most) + math.log(float(np.exp(row - most).sum(dtype=np.float64)))
+
+
+def ln_p(row: NDArray[np.float32], tokens: Iterable[int], whole: float | None = None) -> float:
+    """ln of the probability that one of `tokens` comes next, by raw logits and their ln_whole()."""
     logits = [float(row[token]) for token in tokens]
     top = max(logits)
     mine = top + math.log(math.fsum(math.exp(x - top) for x in logits))
-    return mine - float(most) - math.log(float(each.sum(dtype=np.float64)))
+    return mine - (ln_whole(row) if whole is None else whole)
 
 
 def likeliest(logits: NDArray[np.float32], top: int) -> list[tuple[int, float]]:

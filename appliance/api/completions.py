@@ -28,7 +28,7 @@ from appliance.api.schema import MAX_CHOICES, Body, ChatRequest, CompletionReque
 from appliance.api.services import KEY, REQUEST_ID, SERVICES, Services
 from appliance.api.shapes import Answer, CompletionShape, Shape
 from appliance.api.sse import EventStream, dumps
-from appliance.api.structured import closed_set, grammar_of
+from appliance.api.structured import closed_set, grammar_of, letters_of
 from appliance.api.tools import chosen
 from appliance.request import Done, GenerateRequest, Piece, Prefill, Queued
 from engine.errors import ColibriError, ContextLengthExceeded, InvalidParameter, ModelNotFound, TemplateError
@@ -130,7 +130,16 @@ def ids_keep_their_model(services: Services, given: Sequence[str | list[int]]) -
 
 async def grammar_for(services: Services, ask: Sampled) -> str:
     """What the answer must fit, compiled once to know that it can be; in a thread, since a schema can be hostile."""
-    return await asyncio.get_running_loop().run_in_executor(services.admission.threads, grammar_of, ask)
+
+    def made() -> str:
+        grammar = grammar_of(ask)
+        if grammar and (letters := services.admission.unwritable(letters_of(ask))):
+            raise InvalidParameter(
+                f"the answer may have to hold {letters[0]!r}, which the model's vocabulary cannot write; leave it out"
+            )
+        return grammar
+
+    return await asyncio.get_running_loop().run_in_executor(services.admission.threads, made)
 
 
 def is_weighed(ask: ChatRequest) -> bool:

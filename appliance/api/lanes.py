@@ -9,7 +9,8 @@ from aiohttp import web
 from appliance.api.errors import UnsupportedParameter
 from appliance.api.generation import Generation
 from appliance.api.services import KEY
-from appliance.request import LANES, Lane, Queued
+from appliance.lane import LANES, Lane
+from appliance.request import Queued
 from engine.errors import NotPermitted
 
 LONGEST_MS = 7 * 24 * 3600 * 1000

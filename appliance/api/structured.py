@@ -8,6 +8,7 @@
 What cannot be kept to is a 400 before anything is queued, with the path of the part that is to blame.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +18,7 @@ from engine import constrain
 from engine.errors import InvalidParameter, RequestError
 
 MOST_CHOICES = 10_000
+REMARKS = ("title", "description", "examples", "default", "$comment")
 Schema = dict[str, Any] | bool
 
 
@@ -86,6 +88,24 @@ def grammar_of(ask: Constrained) -> str:
     if wrong:
         raise InvalidParameter(f"{field} cannot be kept to: {wrong}", param=field)
     return made
+
+
+def letters_of(ask: Constrained) -> set[str]:
+    """What an answer may have to hold beyond ASCII, a letter each: of names, values and expressions, not of remarks."""
+    return {letter for _, _, value in _wanted(ask) for text in _texts(value) for letter in text if letter > "\x7f"}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    todo = [value]
+    while todo:
+        here = todo.pop()
+        if isinstance(here, str):
+            yield here
+        elif isinstance(here, list):
+            todo += here
+        elif isinstance(here, dict):
+            yield from here
+            todo += [part for name, part in here.items() if name not in REMARKS]
 
 
 def closed_set(ask: Constrained) -> ClosedSet | None:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from appliance.admission import Admission, Wish
+from appliance.api.structured import Constrained, letters_of
 from engine.errors import ContextLengthExceeded, InvalidParameter, RequestError
 from engine.gguf.reader import read_gguf
 from engine.sampling import Sampling
 from engine.text import Text, open_text
+from tests.engine.tokenizer.test_against_llama_cpp import smollm2
 from tests.tiny import tiny_llama
 
 
@@ -112,3 +114,19 @@ async def test_a_variable_cannot_stand_for_what_the_request_or_the_file_says(nam
     with pytest.raises(InvalidParameter, match=name) as caught:
         await admission(text).render([{"role": "user", "content": "hi"}], extra={name: []})
     assert caught.value.param == "chat_template_kwargs"
+
+
+async def test_letters_and_options_that_a_real_vocabulary_has_no_bytes_for_are_refused() -> None:
+    door = admission(open_text(read_gguf(smollm2())))
+    assert door.unwritable({"\U0008d193", "é", "漢", "😀"}) == ["\U0008d193"]
+    with pytest.raises(InvalidParameter, match="cannot write") as caught:
+        await door.options(["yes", "no \U0008d193"])
+    assert caught.value.param == "options"
+    assert [len(ids) > 0 for ids in await door.options(["yes", "naïve 漢😀"])] == [True, True]
+
+
+def test_what_an_answer_may_have_to_hold_is_read_off_the_request_but_not_off_remarks() -> None:
+    schema = {"properties": {"ñ": {"enum": ["é", 1]}}, "description": "漢", "items": [{"const": "ü", "title": "ß"}]}
+    form = {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
+    assert letters_of(Constrained.model_validate(form)) == {"ñ", "é", "ü"}
+    assert letters_of(Constrained.model_validate({"guided_regex": "[a-z]ö"})) == {"ö"}

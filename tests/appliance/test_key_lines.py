@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.key_lines import ROLES, Key, digest, key_of, line_of
-from appliance.request import LANES
+from appliance.lane import LANES
 from engine.errors import UsageError
 
 word = st.from_regex(r"[A-Za-z0-9._:@-]{1,12}", fullmatch=True)

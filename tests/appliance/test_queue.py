@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from appliance.lane import LANES
 from appliance.queue import PEOPLE_S, DeadlineUnreachable, Job, LaneLimit, Queue, Rates
-from appliance.request import LANES
 from engine.errors import ColibriError, EngineDown, ModelLoading, QueueFull, QueueTimeout
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from ruamel.yaml import YAML
 
 from appliance.life import WorkerSpec
 from tests.appliance.api.service import Service, service
@@ -32,7 +32,7 @@ def expressions() -> Iterator[tuple[str, str]]:
     for panel in json.loads((OPS / "dashboard.json").read_text())["panels"]:
         for target in panel["targets"]:
             yield panel["title"], target["expr"]
-    for group in YAML(typ="safe").load(OPS / "alerts.yaml")["groups"]:
+    for group in yaml.safe_load((OPS / "alerts.yaml").read_text())["groups"]:
         for rule in group["rules"]:
             assert rule["annotations"].keys() == {"summary", "action"}, rule
             yield rule["alert"], rule["expr"]

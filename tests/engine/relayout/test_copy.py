@@ -164,7 +164,7 @@ def test_what_cannot_be_laid_out_is_told(copied: GgufFile, source: GgufFile, tmp
         expert_layers(dense)
     with pytest.raises(UsageError, match="laid out anew before"):
         write_copy(copied, even_heat(3, 5), tmp_path / "again.gguf", silent)
-    with pytest.raises(UsageError, match="not laid out by colibri relayout"):
+    with pytest.raises(BadModelFile, match="not laid out by colibri relayout"):
         write_back(source, tmp_path / "again.gguf", silent)
     with pytest.raises(UsageError, match=r"'copy\.gguf' is there already"):
         write_copy(source, even_heat(3, 5), copied.path, silent)
