@@ -27,7 +27,7 @@ async def create(request: web.Request) -> web.Response:
     served = {route.resource.canonical for route in request.app.router.routes() if route.resource is not None}
     if ask.endpoint not in served:
         raise InvalidParameter(f"{ask.endpoint} is not served by this version", param="endpoint")
-    library = services.batches.library
+    library = services.batches.shelf
     file = await library.file(ask.input_file_id, owner_of(request))
     if file is None:
         raise NoSuchFile("there is no file of that id; POST /v1/files stores one", param="input_file_id")
@@ -42,7 +42,7 @@ async def many(request: web.Request) -> web.Response:
     known_only(request, "after", "limit")
     services = request.app[SERVICES]
     limit = whole(request, "limit", 20, 1, 100) or 20
-    docs = await services.batches.library.batches(owner_of(request), limit + 1, request.query.get("after"))
+    docs = await services.batches.shelf.batches(owner_of(request), limit + 1, request.query.get("after"))
     return web.json_response(listed([services.batches.shown(doc) for doc in docs], limit))
 
 
@@ -57,7 +57,7 @@ async def cancel(request: web.Request) -> web.Response:
 
 
 async def _found(request: web.Request) -> dict[str, Any]:
-    doc = await request.app[SERVICES].batches.library.batch(request.match_info["id"], owner_of(request))
+    doc = await request.app[SERVICES].batches.shelf.batch(request.match_info["id"], owner_of(request))
     if doc is None:
         raise NoSuchBatch("there is no batch of that id; GET /v1/batches lists them")
     return doc

@@ -34,7 +34,7 @@ class NoSuchFile(RequestError):
 
 async def upload(request: web.Request) -> web.Response:
     """A multipart body with `purpose` and `file`, in any order; the bytes go to the disk as they come."""
-    library = request.app[SERVICES].batches.library
+    library = request.app[SERVICES].batches.shelf
     if request.content_type != "multipart/form-data":
         raise InvalidParameter("the body is no form; send multipart/form-data with file and purpose", param="file")
     if (request.content_length or 0) > MOST_BYTES + PIECE:
@@ -57,7 +57,7 @@ async def many(request: web.Request) -> web.Response:
     limit = whole(request, "limit", 1000, 1, 10_000) or 1000
     oldest_first = word(request, "order", "desc", ("asc", "desc")) == "asc"
     after, purpose = request.query.get("after"), request.query.get("purpose")
-    docs = await services.batches.library.files(owner_of(request), limit + 1, after, purpose, oldest_first)
+    docs = await services.batches.shelf.files(owner_of(request), limit + 1, after, purpose, oldest_first)
     return web.json_response(listed([_public(doc) for doc in docs], limit))
 
 
@@ -68,7 +68,7 @@ async def one(request: web.Request) -> web.Response:
 async def content(request: web.Request) -> web.StreamResponse:
     """The bytes, as they are."""
     doc = await _found(request)
-    path = request.app[SERVICES].batches.library.path(doc)
+    path = request.app[SERVICES].batches.shelf.path(doc)
     if not await asyncio.to_thread(path.is_file):
         raise NoSuchFile("the file's bytes are not there any more")
     name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in doc["filename"])
@@ -78,7 +78,7 @@ async def content(request: web.Request) -> web.StreamResponse:
 
 async def delete(request: web.Request) -> web.Response:
     doc = await _found(request)
-    await request.app[SERVICES].batches.library.delete(doc)
+    await request.app[SERVICES].batches.shelf.delete(doc)
     return web.json_response({"id": doc["id"], "object": "file", "deleted": True})
 
 
@@ -96,7 +96,7 @@ def listed(docs: list[dict[str, Any]], limit: int) -> dict[str, Any]:
 
 
 async def _found(request: web.Request) -> dict[str, Any]:
-    doc = await request.app[SERVICES].batches.library.file(request.match_info["id"], owner_of(request))
+    doc = await request.app[SERVICES].batches.shelf.file(request.match_info["id"], owner_of(request))
     if doc is None:
         raise NoSuchFile("there is no file of that id; GET /v1/files lists them")
     return doc

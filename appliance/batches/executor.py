@@ -54,7 +54,7 @@ class Executor:
     """`begin` and `close` once; `wake` after a change; `shown` is a batch with what is known of it now."""
 
     def __init__(self, library: Library, clock: Callable[[], datetime] = datetime.now) -> None:
-        self.library = library
+        self.shelf = library
         self._clock = clock
         self.engine: Engine | None = None
         self._task: asyncio.Task[None] | None = None
@@ -85,7 +85,7 @@ class Executor:
 
     async def cancel(self, doc: Doc) -> Doc:
         """Cancel a batch in whatever state; one that has ended, or is about to, stays as it is."""
-        doc = await self.library.advance(doc["id"], "cancelling")
+        doc = await self.shelf.advance(doc["id"], "cancelling")
         if doc["status"] == "cancelling" and self._current == doc["id"] and self._going is not None:
             self._going.cancel()
         self.wake()
@@ -121,7 +121,7 @@ class Executor:
             self._news.clear()
             doc = None
             if time.monotonic() >= self._full_until:
-                doc = next((one for one in await self.library.unfinished() if self._waits(one) is None), None)
+                doc = next((one for one in await self.shelf.unfinished() if self._waits(one) is None), None)
             if doc is None:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
@@ -175,7 +175,7 @@ class Executor:
         found = await self._scan(doc)
         problems = [problem.document() for problem in found.problems]
         assert self.engine is not None
-        return await self.library.advance(
+        return await self.shelf.advance(
             doc["id"], "in_progress", sha256=found.sha256, model=self.engine.serves()[1],
             errors=listed(problems) if problems else None,
             request_counts={"total": found.n_lines, "completed": 0, "failed": 0},
@@ -187,12 +187,12 @@ class Executor:
         if name in self._runs:
             return self._runs[name][1]
         assert self.engine is not None
-        file = await self.library.file(doc["input_file_id"], None)
+        file = await self.shelf.file(doc["input_file_id"], None)
         if file is None:
             raise BadInput("the input file is not there any more", "input_missing")
-        source = self.library.path(file)
+        source = self.shelf.path(file)
         found = await asyncio.to_thread(scan, source, doc["endpoint"], None, self.engine.check)
-        out, err = await asyncio.to_thread(self.library.results, doc)
+        out, err = await asyncio.to_thread(self.shelf.results, doc)
         drawn = {ref.line for ref in found.refs if ref.is_drawn}
 
         async def answer(row: Row) -> Outcome:
@@ -225,13 +225,13 @@ class Executor:
                 if counts.left and not self._is_over(doc):
                     return
                 if not counts.left:
-                    doc = await self.library.advance(doc["id"], "finalizing")
-            doc = await self.library.batch(doc["id"]) or doc
+                    doc = await self.shelf.advance(doc["id"], "finalizing")
+            doc = await self.shelf.batch(doc["id"]) or doc
         if doc["status"] == "cancelling":
-            await self.library.call(run.abandon, "batch_cancelled", "the batch was cancelled before this row")
+            await self.shelf.call(run.abandon, "batch_cancelled", "the batch was cancelled before this row")
             await self._end(doc, "cancelled")
         elif doc["status"] == "in_progress":
-            await self.library.call(run.abandon, "batch_expired", "the batch's time was over before this row")
+            await self.shelf.call(run.abandon, "batch_expired", "the batch's time was over before this row")
             await self._end(doc, "expired")
         elif doc["status"] == "finalizing":
             await self._end(doc, "completed")
@@ -254,10 +254,10 @@ class Executor:
         self._held.pop(doc["id"], None)
         if options.golden is None or engine is None:
             return False
-        file = await self.library.file(options.golden, doc["owner"])
+        file = await self.shelf.file(options.golden, doc["owner"])
         if file is None:
             raise BadInput("the file of colibri_golden is not there any more", "golden_missing")
-        golden = await asyncio.to_thread(Golden.read, self.library.path(file))
+        golden = await asyncio.to_thread(Golden.read, self.shelf.path(file))
 
         async def ask(url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
             outcome = await engine.answer(doc, options.golden or "", Row(0, "golden", url, body), False)
@@ -277,20 +277,20 @@ class Executor:
     async def _end(self, doc: Doc, status: str) -> None:
         run = self._runs[doc["id"]][0]
         counts = run.counts()
-        files = await self.library.call(self.library.register, doc)
-        usage = await asyncio.to_thread(_usage, self.library.results(doc)[0])
+        files = await self.shelf.call(self.shelf.register, doc)
+        usage = await asyncio.to_thread(_usage, self.shelf.results(doc)[0])
         n = {"total": counts.total, "completed": counts.completed, "failed": counts.failed}
-        await self.library.advance(doc["id"], status, request_counts=n, usage=usage, **files)
+        await self.shelf.advance(doc["id"], status, request_counts=n, usage=usage, **files)
         log.info("%s is %s: %d rows answered, %d failed", doc["id"], status, counts.completed, counts.failed)
         self._forget(doc)
 
     async def _fail(self, doc: Doc, code: str, message: str, problems: list[Doc] | None = None) -> None:
         """The batch as a whole cannot be done; what it has is kept. One that was to be cancelled is cancelled."""
-        doc = await self.library.batch(doc["id"]) or doc
+        doc = await self.shelf.batch(doc["id"]) or doc
         errors = listed(problems or [{"code": code, "message": message, "param": None, "line": None}])
-        files = await self.library.call(self.library.register, doc)
+        files = await self.shelf.call(self.shelf.register, doc)
         status = {"cancelling": "cancelled", "finalizing": "completed"}.get(doc["status"], "failed")
-        await self.library.advance(doc["id"], status, errors=errors, **files)
+        await self.shelf.advance(doc["id"], status, errors=errors, **files)
         self._forget(doc)
 
     def _forget(self, doc: Doc) -> None:

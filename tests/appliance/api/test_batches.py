@@ -296,4 +296,4 @@ async def test_damaged_forms_are_refused_or_read_and_leave_nothing_behind(runnin
         assert status == 200 or (status == 400 and answer["error"]["message"]), bytes(form)
         seen.add(status)
     assert seen == {200, 400}
-    assert not list((running.services.batches.library.folder / "files").glob(".draft-*"))
+    assert not list((running.services.batches.shelf.folder / "files").glob(".draft-*"))
